@@ -1,0 +1,75 @@
+"""The names under which self-attention mechanisms are chosen.
+
+A mechanism is one file with one class:
+
+* decorated with ``@register("name")``;
+* a nested dataclass ``Config`` with the options that are its own, if any;
+* ``uses_input_positions``: whether the encoder adds absolute positions to its input for it;
+* ``__init__(dim, heads, dropout, config)`` and ``forward(x, context) -> (B, T', D)``;
+* optionally ``shared(dim, dropout, config)``, a static method that returns a module for what all layers of a
+  pass share; it is called once per pass with the number of frames and its result travels in
+  ``context.shared``.
+
+Nothing else has to be touched: the command line, the configuration and the encoder read the
+registry.
+"""
+
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any, Callable, Dict, NamedTuple, Optional, Type
+
+from torch import Tensor, nn
+
+
+class AttentionContext(NamedTuple):
+    """What all layers of one pass over a batch share.
+
+    Attributes:
+      valid: ``(B, T')`` bool, True on valid frames.
+      bias: ``(B, 1, 1, T')`` added to scores: 0 on visible keys, a large negative number on
+        padding; None if nothing is padded.
+      shared: what the mechanism's `shared` module made, for instance a table of positions.
+    """
+
+    valid: Tensor
+    bias: Optional[Tensor]
+    shared: Optional[Tensor]
+
+
+MECHANISMS: Dict[str, Type[nn.Module]] = {}
+
+
+def register(name: str) -> Callable[[Type[nn.Module]], Type[nn.Module]]:
+    """Class decorator: makes a mechanism selectable as ``attention.kind=name``."""
+
+    def add(cls: Type[nn.Module]) -> Type[nn.Module]:
+        if name in MECHANISMS:
+            raise ValueError(f"attention {name!r} is registered twice")
+        MECHANISMS[name] = cls
+        return cls
+
+    return add
+
+
+def make_config() -> Type[Any]:
+    """The dataclass of attention options: ``kind`` and one group of options per mechanism."""
+    options = [
+        (name, cls.Config, field(default_factory=cls.Config))
+        for name, cls in MECHANISMS.items()
+        if hasattr(cls, "Config")
+    ]
+    kind = ("kind", str, field(default="rel_pos"))
+    return make_dataclass("AttentionConfig", [kind] + options)
+
+
+def make_attention(config: Any, dim: int, heads: int, dropout: float) -> nn.Module:
+    """One layer's self-attention, as chosen by ``config`` (an ``AttentionConfig``)."""
+    cls = MECHANISMS[config.kind]
+    return cls(dim, heads, dropout, getattr(config, config.kind, None))
+
+
+def make_shared(config: Any, dim: int) -> Optional[nn.Module]:
+    """The module for what the layers of a pass share, or None."""
+    cls = MECHANISMS[config.kind]
+    if not hasattr(cls, "shared"):
+        return None
+    return cls.shared(dim, getattr(config, config.kind, None))

@@ -1,0 +1,1 @@
+"""Thin programs: they read the options and call the library."""

@@ -1,0 +1,68 @@
+"""What the programs that use a trained model have in common on their command lines."""
+
+from typing import List, Optional
+
+import torch
+from jsonargparse import ArgumentParser, Namespace
+
+from icefall_attn.decoding import SearchConfig
+from icefall_attn.errors import UserError
+
+
+def experiment_parser(prog: str, description: str) -> ArgumentParser:
+    """A parser with the options that choose a model and a search."""
+    parser = ArgumentParser(prog=prog, description=description, exit_on_error=False)
+    parser.add_argument(
+        "--exp-dir",
+        required=True,
+        help="experiment directory; it holds the model's options",
+    )
+    parser.add_argument("--avg", type=int, default=1, help="epochs to average")
+    parser.add_argument(
+        "--by",
+        choices=["valid-loss", "epoch"],
+        default="valid-loss",
+        help="average those with the lowest validation loss, or the last ones",
+    )
+    parser.add_argument(
+        "--checkpoint", help="one file of the experiment instead, for example last.pt"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_class_arguments(SearchConfig, "search")
+    return parser
+
+
+def parse(parser: ArgumentParser, arguments: Optional[List[str]]) -> Namespace:
+    """Parses, with any mistake as one line.
+
+    Raises:
+      UserError: what jsonargparse complains of.
+    """
+    try:
+        return parser.parse_args(arguments)
+    except Exception as error:  # ArgumentError, TypeError and more, by version
+        raise UserError(" ".join(str(error).split())) from None
+
+
+def search_config(options: Namespace) -> SearchConfig:
+    """The checked search options of a parsed command line."""
+    config = SearchConfig(**vars(options.search))
+    config.validate()
+    return config
+
+
+def choose_device(name: str) -> torch.device:
+    """``auto`` is the GPU if there is one.
+
+    Raises:
+      UserError: no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(f"device '{name}' cannot be used: {reason}") from None
+    return device

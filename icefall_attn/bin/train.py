@@ -1,0 +1,58 @@
+"""Trains a transducer: ``icefall-attn-train --config conf/train.yaml --exp-dir exp [--group.option value ...]``."""
+
+import logging
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import List, Optional
+
+from icefall_attn.config import RunConfig, parse, save_yaml
+from icefall_attn.data.tokenizer import load_tokenizer
+from icefall_attn.environment import environment_report
+from icefall_attn.errors import UserError, run_main
+from icefall_attn.training.trainer import Trainer
+
+
+def main(args: Optional[List[str]] = None) -> None:
+    """Reads the configuration, prepares the experiment directory and trains."""
+    config = parse(RunConfig, args, prog="icefall-attn-train", description=__doc__)
+    if not config.data.train_cuts or not config.data.valid_cuts:
+        raise UserError("data.train_cuts and data.valid_cuts are empty; give --config conf/train.yaml")
+    exp_dir = Path(config.exp_dir)
+    tokenizer = load_tokenizer(config.data.lang_dir)
+    if config.model.vocab_size not in (0, tokenizer.vocab_size):
+        raise UserError(
+            f"model.vocab_size={config.model.vocab_size} but {config.data.lang_dir} has "
+            f"{tokenizer.vocab_size} tokens; leave it at 0"
+        )
+    config.model.vocab_size = tokenizer.vocab_size
+    start_log(exp_dir)
+    try:
+        tokenizer.save(exp_dir / "lang")
+        save_yaml(config, exp_dir / "config.yaml")
+        Trainer(config, tokenizer).run()
+    except ValueError as error:  # an option out of range, named by the part it belongs to
+        raise UserError(str(error)) from error
+
+
+def start_log(exp_dir: Path) -> None:
+    """Logs to ``log/log-train-DATE``, headed by what the run stands on, and to the console."""
+    (exp_dir / "log").mkdir(parents=True, exist_ok=True)
+    name = f"log-train-{datetime.now():%Y-%m-%d-%H-%M-%S}"
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s [%(filename)s:%(lineno)d] %(message)s",
+        handlers=[logging.FileHandler(exp_dir / "log" / name), logging.StreamHandler(sys.stderr)],
+        force=True,
+    )
+    for line in environment_report().splitlines():
+        logging.info("%s", line)
+
+
+def cli() -> None:
+    """Entry point of ``icefall-attn-train``."""
+    run_main(main)
+
+
+if __name__ == "__main__":
+    cli()

@@ -1,0 +1,1 @@
+"""Corpora: audio, features, tokens and the batches that a model sees."""

@@ -1,0 +1,41 @@
+"""What a data loader hands to a model."""
+
+from typing import List, NamedTuple, Union
+
+import torch
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    """Utterances of one step.
+
+    Attributes:
+      ids: names of the utterances.
+      features: (B, T, 80) float32, zeros past the end of each utterance.
+      feature_lengths: (B,) int64, frames of 10 ms.
+      texts: the reference transcripts.
+      tokens: their token ids.
+      durations: seconds of audio.
+    """
+
+    ids: List[str]
+    features: Tensor
+    feature_lengths: Tensor
+    texts: List[str]
+    tokens: List[List[int]]
+    durations: List[float]
+
+    def to(self, device: Union[str, torch.device]) -> "Batch":
+        """The same batch with its tensors on ``device``."""
+        return self._replace(
+            features=self.features.to(device, non_blocking=True),
+            feature_lengths=self.feature_lengths.to(device, non_blocking=True),
+        )
+
+    @property
+    def padding_share(self) -> float:
+        """The share of the frames in ``features`` that are padding, 0 to 1."""
+        size, frames = self.features.shape[:2]
+        if size * frames == 0:
+            return 0.0
+        return 1.0 - sum(self.feature_lengths.tolist()) / (size * frames)

@@ -1,0 +1,23 @@
+"""Errors that are the user's to mend, told in one line."""
+
+import sys
+from typing import Callable, NoReturn
+
+
+class UserError(Exception):
+    """A wrong option, a missing file, a full disk: the message names the value and the way out."""
+
+
+def run_main(main: Callable[[], object]) -> NoReturn:
+    """Runs a program's ``main``; a `UserError` becomes one line on stderr and exit code 1."""
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    except OSError as error:
+        # A full disk, a missing file, no permission: the system's words and the path say it.
+        where = f": {error.filename}" if error.filename else ""
+        sys.exit(f"error: {error.strerror or error}{where}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(0)

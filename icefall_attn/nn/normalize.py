@@ -1,0 +1,61 @@
+"""Normalisation: of the features that enter the encoder, and of frames inside it."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from icefall_attn.nn.lengths import valid_mask
+
+
+class FeatureNorm(nn.Module):
+    """Takes the utterance's own mean from every feature bin.
+
+    Args:
+      kind: ``utterance`` (mean over the valid frames) or ``none``.
+
+    Padding, whatever it holds, becomes 0.
+    """
+
+    def __init__(self, kind: str = "utterance"):
+        super().__init__()
+        if kind not in ("utterance", "none"):
+            raise ValueError(f"feature_norm must be 'utterance' or 'none', not {kind!r}")
+        self.kind = kind
+
+    def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
+        """features: ``(B, T, F)``; lengths: ``(B,)``. Returns ``(B, T, F)``."""
+        padding = ~valid_mask(lengths, features.size(1)).unsqueeze(2)
+        features = features.masked_fill(padding, 0.0)
+        if self.kind == "none":
+            return features
+        count = lengths.clamp(min=1).to(features.dtype)[:, None, None]
+        mean = features.sum(dim=1, keepdim=True) / count
+        return (features - mean).masked_fill(padding, 0.0)
+
+
+class MaskedBatchNorm(nn.BatchNorm1d):
+    """Batch normalisation of channels whose statistics see valid frames only."""
+
+    def forward(self, x: Tensor, valid: Tensor) -> Tensor:
+        """x: ``(B, T, D)``; valid: ``(B, T)`` bool. Padding frames keep their place as 0."""
+        if not self.training:
+            scale = self.weight * torch.rsqrt(self.running_var + self.eps)
+            return x * scale + (self.bias - self.running_mean * scale)
+        rows = x[valid]
+        if rows.size(0) < 2:  # no variance to speak of: use what was learned so far
+            self.eval()
+            out = self.forward(x, valid)
+            self.train()
+            return out
+        self.num_batches_tracked.add_(1)
+        rows = F.batch_norm(
+            rows,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            True,
+            self.momentum,
+            self.eps,
+        )
+        return torch.zeros_like(x).index_put((valid,), rows)

@@ -1,0 +1,1 @@
+"""Transducer losses; they know no model."""

@@ -1,0 +1,52 @@
+"""Options of the transducer loss."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class LossConfig:
+    """How the training loss is made.
+
+    ``loss = simple_scale simple + pruned_scale(step) pruned + ctc_scale(step) ctc``, the sum
+    over the batch divided by its encoder frames.
+
+    Attributes:
+      prune_range: labels R kept per frame.
+      rnnt_type: ``regular``, ``modified`` or ``constrained``, as k2 defines them.
+      lm_scale: share of the predictor's own distribution in the simple loss.
+      am_scale: share of the encoder's own distribution in the simple loss.
+      simple_scale: weight of the simple loss.
+      warm_steps: steps during which the pruned loss weighs 0; 0.1 as long again, 1 after that.
+      delay_penalty: favours early symbols, see k2.
+      ctc_scale: weight of the auxiliary CTC at the first step, if the model has a CTC head.
+      ctc_scale_end: its weight at the last step; it falls linearly.
+    """
+
+    prune_range: int = 5
+    rnnt_type: str = "regular"
+    lm_scale: float = 0.25
+    am_scale: float = 0.0
+    simple_scale: float = 0.5
+    warm_steps: int = 500
+    delay_penalty: float = 0.0
+    ctc_scale: float = 0.7
+    ctc_scale_end: float = 0.3
+
+    def __post_init__(self):
+        if self.prune_range < 2:
+            raise ValueError(f"loss.prune_range must be at least 2, not {self.prune_range}")
+        if self.rnnt_type not in ("regular", "modified", "constrained"):
+            raise ValueError(
+                "loss.rnnt_type must be 'regular', 'modified' or 'constrained', "
+                f"not {self.rnnt_type!r}"
+            )
+
+    def pruned_scale(self, step: int) -> float:
+        """Weight of the pruned loss at ``step`` (from 0)."""
+        if step < self.warm_steps:
+            return 0.0
+        return 0.1 if step < 2 * self.warm_steps else 1.0
+
+    def ctc_scale_at(self, progress: float) -> float:
+        """Weight of the CTC loss at ``progress`` (0 to 1) of the training."""
+        return self.ctc_scale + (self.ctc_scale_end - self.ctc_scale) * min(progress, 1.0)

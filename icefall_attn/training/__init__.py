@@ -1,0 +1,1 @@
+"""Trainer, schedules, checkpoints and monitoring."""

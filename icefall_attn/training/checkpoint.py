@@ -1,0 +1,164 @@
+"""Checkpoints: written whole or not at all, loaded strictly, averaged."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from icefall_attn.data.tokenizer import Tokenizer, load_tokenizer
+from icefall_attn.errors import UserError
+from icefall_attn.files import atomic_write
+
+BEST = "best-valid-loss.pt"
+LAST = "last.pt"
+VALID_LOSSES = "valid-losses.jsonl"
+
+
+def save_checkpoint(path: Path, values: Dict[str, Any]) -> None:
+    """Writes tensors and builtins; a kill or a full disk leaves the old file as it was."""
+    try:
+        with atomic_write(path, "wb") as file:
+            torch.save(values, file)
+    except RuntimeError as error:  # torch's own words for a failed write
+        raise UserError(f"cannot write {path}: {str(error).splitlines()[0]}; is the disk full?")
+
+
+def load_checkpoint(path: Path) -> Dict[str, Any]:
+    """Reads what `save_checkpoint` wrote.
+
+    Raises:
+      UserError: if the file is missing or not a checkpoint.
+    """
+    if not path.is_file():
+        raise UserError(f"no checkpoint {path}")
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # zip, pickle and unpickling errors of many kinds
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"{path} is damaged or not a checkpoint: {reason}") from None
+
+
+def link(source: Path, target: Path) -> None:
+    """Gives a written checkpoint a second name, in one step, without writing it again."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(source, temporary)
+    except OSError:  # a file system without hard links
+        with atomic_write(target, "wb") as file, open(source, "rb") as original:
+            while block := original.read(1 << 24):
+                file.write(block)
+        return
+    os.replace(temporary, target)
+
+
+def average(states: List[Dict[str, Tensor]]) -> Dict[str, Tensor]:
+    """The mean of models' state dicts: floats in float64, integers from the last one."""
+    result = {}
+    for name, value in states[-1].items():
+        if value.is_floating_point():
+            total = sum(state[name].double() for state in states)
+            result[name] = (total / len(states)).to(value.dtype)
+        else:
+            result[name] = value
+    return result
+
+
+class Experiment(NamedTuple):
+    """A trained model with all that decoding needs."""
+
+    model: torch.nn.Module
+    tokenizer: Tokenizer
+    config: Any
+    name: str
+
+
+def load_experiment(
+    exp_dir: str, avg: int = 1, by: str = "valid-loss", checkpoint: Optional[str] = None
+) -> Experiment:
+    """Builds the model from an experiment directory alone.
+
+    Args:
+      exp_dir: the directory of a training run.
+      avg: epochs to average.
+      by: ``valid-loss`` averages those of the lowest valid loss, ``epoch`` the last ones.
+      checkpoint: a file in ``exp_dir`` (such as ``last.pt``) to take instead of epochs.
+
+    Returns:
+      The model in evaluation mode on the CPU, tokenizer, config, and the name that result files carry.
+
+    Raises:
+      UserError: if there is nothing to load, or too few epochs.
+    """
+    from icefall_attn.config import RunConfig, from_dict
+    from icefall_attn.transducer.model import Transducer
+
+    directory = Path(exp_dir)
+    if checkpoint is not None:
+        paths, name = [directory / checkpoint], checkpoint.removesuffix(".pt")
+    else:
+        paths, name = _choose(directory, avg, by)
+    loaded = [load_checkpoint(path) for path in paths]
+    config = from_dict(RunConfig, loaded[-1]["config"])
+    model = Transducer(config.model)
+    model.load_state_dict(average([values["model"] for values in loaded]))
+    return Experiment(model.eval(), load_tokenizer(directory / "lang"), config, name)
+
+
+def _choose(directory: Path, avg: int, by: str) -> tuple:
+    if avg < 1:
+        raise UserError(f"avg must be at least 1, not {avg}")
+    if by not in ("valid-loss", "epoch"):
+        raise UserError(f"by must be 'valid-loss' or 'epoch', not {by!r}")
+    losses = read_valid_losses(directory)
+    epochs = [epoch for epoch in losses if (directory / f"epoch-{epoch}.pt").is_file()]
+    if len(epochs) < avg:
+        raise UserError(
+            f"{directory} has {len(epochs)} epochs, too few to average {avg}; "
+            "train longer or ask for less"
+        )
+    if by == "epoch":
+        chosen = sorted(epochs)[-avg:]
+        name = f"epoch-{chosen[-1]}_avg-{avg}"
+    else:
+        chosen = sorted(sorted(epochs, key=lambda epoch: losses[epoch])[:avg])
+        name = f"best_avg-{avg}"
+    return [directory / f"epoch-{epoch}.pt" for epoch in chosen], name
+
+
+def read_valid_losses(directory: Path) -> Dict[int, float]:
+    """Valid loss by epoch; what was noted last wins."""
+    path = directory / VALID_LOSSES
+    if not path.is_file():
+        return {}
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return {line["epoch"]: line["valid_loss"] for line in lines}
+
+
+def note_valid_loss(directory: Path, line: Dict[str, Any]) -> None:
+    """Adds an epoch's results to the list that averaging chooses from."""
+    path = directory / VALID_LOSSES
+    old = path.read_text() if path.is_file() else ""
+    with atomic_write(path) as file:
+        file.write(old + json.dumps(line) + "\n")
+
+
+def prune(directory: Path, keep_last: int, keep_epochs: int) -> None:
+    """Deletes all but the newest ``checkpoint-STEP.pt`` and the newest and best ``epoch-N.pt``."""
+
+    def number(path: Path) -> int:
+        return int(path.stem.split("-")[1])
+
+    steps = sorted(directory.glob("checkpoint-*.pt"), key=number)
+    for path in steps[:-keep_last]:
+        path.unlink()
+    if keep_epochs == 0:
+        return
+    losses = read_valid_losses(directory)
+    epochs = sorted(directory.glob("epoch-*.pt"), key=number)
+    best = sorted(epochs, key=lambda path: losses.get(number(path), float("inf")))
+    for path in set(epochs) - set(epochs[-keep_epochs:]) - set(best[:keep_epochs]):
+        path.unlink()

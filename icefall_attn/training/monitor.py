@@ -1,0 +1,118 @@
+"""What a person watches: console, log file and TensorBoard."""
+
+import logging
+import resource
+import sys
+from pathlib import Path
+from typing import Dict, List
+
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from icefall_attn.training.metrics import Metrics
+from icefall_attn.training.options import TrainConfig
+
+
+class Monitor:
+    """One line per ``log_every`` steps, the same numbers in TensorBoard, and a progress bar."""
+
+    def __init__(self, exp_dir: Path, options: TrainConfig):
+        self.writer = None
+        if options.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.writer = SummaryWriter(str(exp_dir / "tensorboard"))
+        self.bar = tqdm(
+            total=options.max_steps or None,
+            unit="step",
+            disable=not sys.stderr.isatty(),
+            dynamic_ncols=True,
+            smoothing=0.05,
+        )
+
+    def train(self, metrics: Metrics, progress, rate: float, model: nn.Module) -> None:
+        """Reports the steps since the last call."""
+        counts = metrics.take_counts()
+        metrics.counts = {"frames": counts.get("frames", 0.0)}
+        losses = metrics.means()
+        metrics.counts = {}
+        seconds = max(counts.get("seconds", 0.0), 1e-9)
+        steps = max(counts.get("steps", 1.0), 1.0)
+        values = {
+            **losses,
+            "learning_rate": rate,
+            "grad_norm": counts.get("grad_norm", 0.0) / steps,
+            "frames_per_second": counts.get("frames", 0.0) / seconds,
+            "audio_seconds_per_second": counts.get("audio", 0.0) / seconds,
+            "seconds_per_step": seconds / steps,
+            "data_wait_share": counts.get("waited", 0.0) / seconds,
+            "padding_share": 1.0 - counts.get("valid", 0.0) / max(counts.get("places", 1.0), 1.0),
+            "memory_gib": memory_gib(),
+            "dropped_utterances": progress.dropped,
+            "skipped_steps": progress.skipped_steps,
+        }
+        logging.info(
+            "epoch %d, step %d: %s, lr %.2e, grad norm %.2f, %.3f s/step, %.1f x real time, "
+            "waited %.0f %%, padding %.0f %%, memory %.2f GiB",
+            progress.epoch,
+            progress.step,
+            ", ".join(f"{name} {value:.4f}" for name, value in losses.items()),
+            rate,
+            values["grad_norm"],
+            values["seconds_per_step"],
+            values["audio_seconds_per_second"],
+            100 * values["data_wait_share"],
+            100 * values["padding_share"],
+            values["memory_gib"],
+        )
+        self.bar.set_postfix(loss=f"{losses.get('loss', 0.0):.3f}", lr=f"{rate:.1e}")
+        self.bar.update(progress.step - self.bar.n)
+        self._scalars("train", values, progress.step)
+        self._scalars("grad_norm", _gradient_norms(model), progress.step)
+        self._scalars("train", {"epoch": progress.epoch}, progress.step)
+
+    def valid(self, result, progress, epoch: int, pictures: Dict) -> None:
+        """Reports a validation; ``pictures`` are figures by name."""
+        values = {k: v for k, v in result._asdict().items() if v is not None}
+        text = ", ".join(
+            f"{name} {value:.2f} %" if name == "wer" else f"{name} {value:.4f}"
+            for name, value in values.items()
+        )
+        logging.info(
+            "epoch %d ends: valid %s; step %d, %.0f s", epoch, text, progress.step, progress.seconds
+        )
+        self._scalars("valid", values, progress.step)
+        if self.writer is not None:
+            for name, figure in pictures.items():
+                self.writer.add_figure(name, figure, progress.step)
+            self.writer.flush()
+
+    def close(self) -> None:
+        """Ends the bar and the event file."""
+        self.bar.close()
+        if self.writer is not None:
+            self.writer.close()
+
+    def _scalars(self, group: str, values: Dict[str, float], step: int) -> None:
+        if self.writer is not None:
+            for name, value in values.items():
+                self.writer.add_scalar(f"{group}/{name}", value, step)
+
+
+def memory_gib() -> float:
+    """Peak memory: of the GPU if there is one, otherwise of the process."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated() / 2**30
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def _gradient_norms(model: nn.Module) -> Dict[str, float]:
+    names: List[str] = []
+    norms = []
+    for name, child in model.named_children():
+        grads = [p.grad.norm() for p in child.parameters() if p.grad is not None]
+        if grads:
+            names.append(name)
+            norms.append(torch.stack(grads).norm())
+    return dict(zip(names, torch.stack(norms).tolist()))

@@ -1,0 +1,44 @@
+"""Options of the training loop."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class TrainConfig:
+    """How long, how often, how many.
+
+    Attributes:
+      seed: of everything random.
+      num_epochs: epochs at most.
+      max_steps: optimiser steps at most; 0 for no bound. Schedules of fixed length end there.
+      accumulate: batches whose gradients make one step.
+      regularise_after: steps before dropout and SpecAugment begin.
+      log_every: steps between lines in the log and points in TensorBoard.
+      save_every: steps between checkpoints within an epoch.
+      keep_last: newest ``checkpoint-STEP.pt`` that are kept.
+      keep_epochs: newest ``epoch-N.pt`` that are kept, beside those of lowest valid loss; 0 keeps all.
+      valid_wer: also decode the valid set (greedy) after each epoch.
+      tensorboard: write ``tensorboard/``.
+      device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1`` and so on.
+    """
+
+    seed: int = 42
+    num_epochs: int = 30
+    max_steps: int = 0
+    accumulate: int = 1
+    regularise_after: int = 0
+    log_every: int = 50
+    save_every: int = 1000
+    keep_last: int = 2
+    keep_epochs: int = 10
+    valid_wer: bool = True
+    tensorboard: bool = True
+    device: str = "auto"
+
+    def __post_init__(self):
+        for name in ("num_epochs", "accumulate", "log_every", "save_every", "keep_last"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"train.{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("max_steps", "regularise_after", "keep_epochs"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"train.{name} must be 0 or more, not {getattr(self, name)}")

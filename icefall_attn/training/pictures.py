@@ -1,0 +1,81 @@
+"""Pictures for TensorBoard: what attention looks at, and where the lattice is alive."""
+
+from typing import Dict, List
+
+import torch
+from torch import Tensor, nn
+
+from icefall_attn.data.batch import Batch
+from icefall_attn.rnnt import k2_backend as backend
+from icefall_attn.rnnt.config import LossConfig
+from icefall_attn.training.objective import pad_labels
+from icefall_attn.training.usable import select
+
+
+@torch.no_grad()
+def draw(model: nn.Module, batch: Batch, loss: LossConfig) -> Dict[str, object]:
+    """Matplotlib figures by name, of the batch's first utterance.
+
+    The model is watched from outside, through hooks: what it computes does not change.
+    """
+    was_training = model.training
+    model.eval()
+    batch = select(batch, [0])
+    figures = {
+        "attention": _attention_figure(attention_weights(model, batch)),
+        "lattice": _lattice_figure(occupation(model, batch, loss), batch.ids[0]),
+    }
+    model.train(was_training)
+    return figures
+
+
+def attention_weights(model: nn.Module, batch: Batch) -> List[Tensor]:
+    """The attention weights of the first utterance in every block, each ``(H, T', T')``."""
+    seen: List[Tensor] = []
+    hooks = [
+        block.attention.dropout.register_forward_pre_hook(
+            lambda _, inputs: seen.append(inputs[0][0].float().cpu())
+        )
+        for block in model.encoder.blocks
+    ]
+    try:
+        model.encode(batch.features, batch.feature_lengths)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen
+
+
+def occupation(model: nn.Module, batch: Batch, loss: LossConfig) -> Tensor:
+    """How probable it is to be after u labels at frame t, by the simple joiner: ``(U + 1, T')``."""
+    labels, label_lengths = pad_labels(batch.tokens, batch.features.device)
+    encoder_out, lengths = model.encode(batch.features, batch.feature_lengths)
+    with torch.enable_grad():  # k2 finds occupations as gradients
+        am = model.simple_encoder(encoder_out).detach().float().requires_grad_()
+        lm = model.simple_predictor(model.predictor(labels)).detach().float()
+        boundary = backend.make_boundary(label_lengths, lengths)
+        _, (_, blank_arcs) = backend.smoothed_loss(am, lm, labels, boundary, loss)
+    return blank_arcs[0].detach().cpu()
+
+
+def _attention_figure(weights: List[Tensor]):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2.5 * len(weights), 3), constrained_layout=True)
+    for index, (axes, weight) in enumerate(zip(figure.subplots(1, len(weights), squeeze=False)[0], weights)):
+        axes.imshow(weight.mean(dim=0), aspect="auto", interpolation="nearest")
+        axes.set_title(f"block {index + 1}, mean of heads", fontsize=8)
+        axes.set_xlabel("key (40 ms)", fontsize=8)
+    return figure
+
+
+def _lattice_figure(blank_arcs: Tensor, name: str):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), constrained_layout=True)
+    axes = figure.subplots()
+    axes.imshow(blank_arcs, aspect="auto", origin="lower", interpolation="nearest")
+    axes.set_title(f"occupation of {name}", fontsize=8)
+    axes.set_xlabel("encoder frame (40 ms)")
+    axes.set_ylabel("labels emitted")
+    return figure

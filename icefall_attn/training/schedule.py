@@ -1,0 +1,131 @@
+"""Optimiser and learning rate."""
+
+import math
+from dataclasses import dataclass
+from typing import List
+
+import torch
+from torch import Tensor, nn
+
+from icefall_attn.errors import UserError
+
+
+@dataclass
+class OptimConfig:
+    """AdamW and its schedule.
+
+    Attributes:
+      schedule: ``noam`` (``lr min(s / w, sqrt(w / s))``, peak at step w) or ``cosine`` (linear to the
+        peak, then half a cosine to 0 at ``train.max_steps``).
+      lr: the peak.
+      warm_steps: steps w to the peak.
+      weight_decay: of weights; biases, norms and embeddings' kin of one dimension have none.
+      beta1: decay of the gradients' mean.
+      beta2: decay of the squared gradients' mean.
+      eps: added to the root of the latter.
+      clip_norm: largest norm of the whole gradient; 0 does not clip.
+    """
+
+    schedule: str = "noam"
+    lr: float = 1e-3
+    warm_steps: int = 5000
+    weight_decay: float = 1e-2
+    beta1: float = 0.9
+    beta2: float = 0.98
+    eps: float = 1e-9
+    clip_norm: float = 5.0
+
+    def __post_init__(self):
+        if self.schedule not in ("noam", "cosine"):
+            raise ValueError(f"optim.schedule must be 'noam' or 'cosine', not {self.schedule!r}")
+        if self.warm_steps < 1:
+            raise ValueError(f"optim.warm_steps must be at least 1, not {self.warm_steps}")
+
+    def rate(self, step: int, max_steps: int) -> float:
+        """The learning rate of ``step``, counted from 1."""
+        if self.schedule == "noam":
+            return self.lr * min(step / self.warm_steps, math.sqrt(self.warm_steps / step))
+        if max_steps <= self.warm_steps:
+            raise UserError(
+                f"optim.schedule=cosine needs train.max_steps above optim.warm_steps="
+                f"{self.warm_steps}, not {max_steps}"
+            )
+        if step <= self.warm_steps:
+            return self.lr * step / self.warm_steps
+        progress = min((step - self.warm_steps) / (max_steps - self.warm_steps), 1.0)
+        return self.lr * 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+class FlatOptimizer:
+    """AdamW over two flat vectors, one with and one without weight decay.
+
+    The model's parameters and their gradients become views of the vectors. A step, a norm or a
+    sum over ranks is then a handful of operations on a vector in place of several per
+    parameter; on a CPU this takes a third of the time.
+
+    Args:
+      model: its parameters are re-laid; it must already be on its device.
+      config: the options.
+    """
+
+    def __init__(self, model: nn.Module, config: OptimConfig):
+        self.config = config
+        weights, others = [], []
+        for parameter in model.parameters():
+            (weights if parameter.dim() > 1 else others).append(parameter)
+        groups = [(weights, config.weight_decay), (others, 0.0)]
+        self.vectors = [_flatten(members) for members, _ in groups]
+        self.adamw = torch.optim.AdamW(
+            [
+                {"params": [vector], "weight_decay": decay}
+                for vector, (_, decay) in zip(self.vectors, groups)
+            ],
+            lr=config.lr,
+            betas=(config.beta1, config.beta2),
+            eps=config.eps,
+            foreach=False,
+        )
+
+    def zero_grad(self) -> None:
+        """Sets all gradients to 0."""
+        for vector in self.vectors:
+            vector.grad.zero_()
+
+    def grad_norm(self) -> Tensor:
+        """The L2 norm of the whole gradient, a scalar tensor."""
+        return torch.stack([vector.grad.norm() for vector in self.vectors]).norm()
+
+    def step(self, rate: float, norm: float) -> None:
+        """One update with learning rate ``rate``; ``norm`` is `grad_norm`'s value."""
+        clip = self.config.clip_norm
+        if clip > 0 and norm > clip:
+            for vector in self.vectors:
+                vector.grad.mul_(clip / norm)
+        for group in self.adamw.param_groups:
+            group["lr"] = rate
+        self.adamw.step()
+
+    def state_dict(self) -> dict:
+        """Plain tensors and builtins."""
+        return self.adamw.state_dict()
+
+    def load_state_dict(self, state: dict) -> None:
+        """The inverse of `state_dict`."""
+        self.adamw.load_state_dict(state)
+
+
+def _flatten(parameters: List[nn.Parameter]) -> Tensor:
+    """Makes the parameters and their gradients views of one vector, and returns it."""
+    if not parameters:
+        vector = torch.zeros(0, requires_grad=True)
+        vector.grad = torch.zeros_like(vector)
+        return vector
+    vector = torch.cat([p.detach().flatten() for p in parameters]).requires_grad_()
+    vector.grad = torch.zeros_like(vector)
+    start = 0
+    for parameter in parameters:
+        end = start + parameter.numel()
+        parameter.data = vector.detach()[start:end].view_as(parameter)
+        parameter.grad = vector.grad[start:end].view_as(parameter)
+        start = end
+    return vector

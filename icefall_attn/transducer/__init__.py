@@ -1,0 +1,1 @@
+"""Predictor, joiner and the transducer model."""

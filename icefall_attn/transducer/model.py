@@ -1,0 +1,141 @@
+"""The transducer: encoder, predictor, joiner, and the heads that only training uses."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from icefall_attn.encoder.conformer import Conformer, ConformerConfig
+from icefall_attn.nn.normalize import FeatureNorm
+from icefall_attn.rnnt.config import LossConfig
+from icefall_attn.rnnt.pruned import pruned_transducer_loss
+from icefall_attn.transducer.joiner import Joiner
+from icefall_attn.transducer.predictor import BLANK_ID, PredictorConfig, make_predictor
+
+
+@dataclass
+class TransducerConfig:
+    """The model.
+
+    Attributes:
+      encoder: the Conformer.
+      predictor: the prediction network.
+      joiner_dim: width of the joint network.
+      feature_norm: ``utterance`` takes each utterance's mean from its features, or ``none``.
+      ctc: add a CTC head on the encoder (an auxiliary loss; it makes small corpora start).
+      inter_ctc_layer: a second CTC head after this block; 0 for none.
+      vocab_size: tokens with blank; 0 takes it from the tokenizer.
+    """
+
+    encoder: ConformerConfig = field(default_factory=ConformerConfig)
+    predictor: PredictorConfig = field(default_factory=PredictorConfig)
+    joiner_dim: int = 512
+    feature_norm: str = "utterance"
+    ctc: bool = False
+    inter_ctc_layer: int = 0
+    vocab_size: int = 0
+
+
+class Losses(NamedTuple):
+    """Losses per utterance, each ``(B,)`` float32; those that are not computed are None."""
+
+    simple: Tensor
+    pruned: Tensor
+    ctc: Optional[Tensor]
+
+
+class Transducer(nn.Module):
+    """A Conformer transducer.
+
+    Searches know it as `encode`, ``predictor.init_state/step`` and ``joiner``.
+    """
+
+    blank_id = BLANK_ID
+
+    def __init__(self, config: TransducerConfig):
+        super().__init__()
+        if config.vocab_size < 2:
+            raise ValueError(f"vocab_size must be at least 2, not {config.vocab_size}")
+        if not 0 <= config.inter_ctc_layer < config.encoder.num_layers:
+            raise ValueError(
+                f"inter_ctc_layer must be below num_layers={config.encoder.num_layers}, "
+                f"not {config.inter_ctc_layer}"
+            )
+        self.config = config
+        self.vocab_size = config.vocab_size
+        dim, predictor_dim = config.encoder.dim, config.predictor.dim
+        self.feature_norm = FeatureNorm(config.feature_norm)
+        self.encoder = Conformer(config.encoder)
+        self.predictor = make_predictor(config.vocab_size, config.predictor)
+        self.joiner = Joiner(dim, predictor_dim, config.joiner_dim, config.vocab_size)
+        self.simple_encoder = nn.Linear(dim, config.vocab_size)
+        self.simple_predictor = nn.Linear(predictor_dim, config.vocab_size)
+        self.ctc_heads = nn.ModuleList(
+            nn.Linear(dim, config.vocab_size)
+            for _ in range(int(config.ctc) + int(config.inter_ctc_layer > 0))
+        )
+        self.spec_augment: Optional[nn.Module] = None  # set by the trainer
+
+    def encode(self, features: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+        """``(B, T, F)`` features and ``(B,)`` lengths to ``(B, T', D)`` and ``(B,)``."""
+        return self.encoder(self.feature_norm(features, lengths), lengths)
+
+    def forward(
+        self,
+        features: Tensor,
+        feature_lengths: Tensor,
+        labels: Tensor,
+        label_lengths: Tensor,
+        loss: LossConfig,
+    ) -> Tuple[Losses, Tensor]:
+        """The training losses of a batch.
+
+        Args:
+          features: ``(B, T, F)``.
+          feature_lengths: ``(B,)``.
+          labels: ``(B, U)`` token ids, padding of any value.
+          label_lengths: ``(B,)``, each at least 1 and at most the utterance's encoder frames.
+          loss: how the losses are computed.
+
+        Returns:
+          The losses and the encoder's lengths ``(B,)``.
+        """
+        x = self.feature_norm(features, feature_lengths)
+        if self.spec_augment is not None:
+            x = self.spec_augment(x, feature_lengths)
+        tap = self.config.inter_ctc_layer
+        outputs, lengths = self.encoder.layers(x, feature_lengths, [tap] if tap else [])
+        predicted = self.predictor(labels)
+        simple, pruned = pruned_transducer_loss(
+            simple_encoder=self.simple_encoder(outputs[-1]),
+            simple_predictor=self.simple_predictor(predicted),
+            encoder=self.joiner.project_encoder(outputs[-1]),
+            predictor=self.joiner.project_predictor(predicted),
+            joiner=self.joiner,
+            labels=labels,
+            label_lengths=label_lengths,
+            lengths=lengths,
+            config=loss,
+        )
+        # the last head belongs to the last block, the one before it to the tapped block
+        heads = list(self.ctc_heads)
+        used = outputs if self.config.ctc else outputs[:-1]
+        terms = [
+            ctc_loss(head(out), lengths, labels, label_lengths)
+            for head, out in zip(heads, used)
+        ]
+        ctc = torch.stack(terms).mean(dim=0) if terms else None
+        return Losses(simple, pruned, ctc), lengths
+
+
+def ctc_loss(logits: Tensor, lengths: Tensor, labels: Tensor, label_lengths: Tensor) -> Tensor:
+    """CTC of ``(B, T', V)`` logits per utterance, ``(B,)``, in float32.
+
+    0 where the labels do not fit (repeats need a blank between them).
+    """
+    log_probs = F.log_softmax(logits.float(), dim=-1).transpose(0, 1)
+    return F.ctc_loss(
+        log_probs, labels, lengths, label_lengths, BLANK_ID, "none", zero_infinity=True
+    )
