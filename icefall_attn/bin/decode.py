@@ -21,12 +21,12 @@ import torch
 from tqdm import tqdm
 
 from icefall_attn.bin.options import (
-    choose_device,
     experiment_parser,
     parse,
     search_config,
 )
 from icefall_attn.decoding import Hypothesis, SearchConfig, recognize
+from icefall_attn.device import choose_device
 from icefall_attn.errors import UserError, run_main
 from icefall_attn.scoring import (
     Score,

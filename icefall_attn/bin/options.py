@@ -2,7 +2,6 @@
 
 from typing import List, Optional
 
-import torch
 from jsonargparse import ArgumentParser, Namespace
 
 from icefall_attn.decoding import SearchConfig
@@ -49,20 +48,3 @@ def search_config(options: Namespace) -> SearchConfig:
     config = SearchConfig(**vars(options.search))
     config.validate()
     return config
-
-
-def choose_device(name: str) -> torch.device:
-    """``auto`` is the GPU if there is one.
-
-    Raises:
-      UserError: no such device here.
-    """
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise UserError(f"device '{name}' cannot be used: {reason}") from None
-    return device

@@ -19,12 +19,12 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from icefall_attn.bin.options import (
-    choose_device,
     experiment_parser,
     parse,
     search_config,
 )
 from icefall_attn.decoding import Hypothesis, recognize
+from icefall_attn.device import choose_device
 from icefall_attn.errors import UserError, run_main
 from icefall_attn.scoring.reports import as_json
 

@@ -1,5 +1,6 @@
 """Reading audio files."""
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Union
 
@@ -42,7 +43,7 @@ def load_audio(path: Union[str, Path]) -> Tensor:
 
 def resample(samples: Tensor, rate: int, new_rate: int) -> Tensor:
     """Windowed-sinc interpolation of (samples,) from one rate in Hz to another."""
-    return Resample(rate, new_rate)(samples.unsqueeze(0)).squeeze(0)
+    return _resampler(rate, new_rate)(samples.unsqueeze(0)).squeeze(0)
 
 
 def use_libsndfile() -> None:
@@ -51,3 +52,9 @@ def use_libsndfile() -> None:
     By default lhotse wants the program `sph2pipe` for NIST sphere, which libsndfile reads as well.
     """
     set_current_audio_backend(LibsndfileBackend())
+
+
+@lru_cache(maxsize=8)
+def _resampler(rate: int, new_rate: int) -> Resample:
+    # Its filter takes longer to make than to apply.
+    return Resample(rate, new_rate)

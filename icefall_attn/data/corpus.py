@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence
 
@@ -42,6 +43,7 @@ class Corpus:
         self.paths = list(paths)
         self.shortest, self.longest = shortest, longest
         self.on_the_fly = on_the_fly
+        self._told = False
         self._cuts = list(self._read()) if in_memory else None
         self._features: Optional[Dict[str, Tensor]] = {} if in_memory else None
         # A user wants to hear of missing data now, not from a worker process.
@@ -51,13 +53,19 @@ class Corpus:
                 f"{', '.join(self.paths)}: no utterance of {shortest} to {longest} s"
             )
         self.check(first)
+        if self._cuts is not None:
+            twice = [i for i, n in Counter(c.id for c in self._cuts).items() if n > 1]
+            if twice:
+                raise UserError(
+                    f"{', '.join(self.paths)}: the utterance {twice[0]!r} is there twice"
+                )
 
     def __iter__(self) -> Iterator[Cut]:
         return iter(self._read() if self._cuts is None else self._cuts)
 
     def batch(self, cuts: Sequence[Cut], tokenizer: Tokenizer) -> Batch:
         """Loads utterances and pads them with zeros to the longest."""
-        features = [self._load(cut) for cut in cuts]
+        features = [self.load(cut) for cut in cuts]
         lengths = [len(f) for f in features]
         padded = torch.zeros(len(cuts), max(lengths), FEATURE_DIM)
         for row, utterance in zip(padded, features):
@@ -101,13 +109,19 @@ class Corpus:
             sizes = [Path(path).stat().st_size for path in self.paths]
             sets = [CutSet.mux(*sets, weights=sizes, seed=0)]
         kept, left_out = 0, 0
-        for cut in sets[0]:
-            if self.shortest <= cut.duration <= self.longest:
-                kept += 1
-                yield cut
-            else:
-                left_out += 1
-        if left_out:
+        try:
+            for cut in sets[0]:
+                if self.shortest <= cut.duration <= self.longest:
+                    kept += 1
+                    yield cut
+                else:
+                    left_out += 1
+        except Exception as error:  # gzip, JSON and lhotse have a dozen ways to fail
+            raise UserError(
+                f"{', '.join(self.paths)}: damaged after {kept + left_out} utterances: {error!r}"
+            )
+        if left_out and not self._told:
+            self._told = True
             logging.info(
                 "%s: left out %d of %d utterances, shorter than %g s or longer than %g s",
                 ", ".join(self.paths),
@@ -117,7 +131,8 @@ class Corpus:
                 self.longest,
             )
 
-    def _load(self, cut: Cut) -> Tensor:
+    def load(self, cut: Cut) -> Tensor:
+        """(T, 80) features of one utterance; raises `UserError` if they cannot be had."""
         if self._features is None:
             return self._compute(cut)
         if cut.id not in self._features:
@@ -125,7 +140,6 @@ class Corpus:
         return self._features[cut.id]
 
     def _compute(self, cut: Cut) -> Tensor:
-        """(T, 80) features of one utterance."""
         self.check(cut)
         try:
             if not self.on_the_fly:

@@ -36,7 +36,7 @@ class DataConfig:
     lang_dir: str = "data/lang"
     """Directory of the tokens."""
     max_duration: float = 200.0
-    """Seconds of audio in a batch, padding included."""
+    """Seconds of audio in a batch, padding included; training may go over by one utterance."""
     num_buckets: int = 30
     """Groups of similar duration that a batch is drawn from."""
     num_workers: int = 2
@@ -142,8 +142,9 @@ class TrainLoader:
             buffer_size=20_000,
             shuffle=True,
             rng=rng,
-            # All processes of a turn get a batch of about the same duration.
-            bucket_rng=random.Random(rng.random()) if world > 1 else None,
+            # All processes of a turn get a batch of about the same duration. (Without this
+            # generator lhotse 1.33 ends an epoch early: it takes empty buckets for full ones.)
+            bucket_rng=random.Random(rng.random()),
         )
         return (list(cuts) for cuts in bucketer)
 
@@ -194,13 +195,15 @@ def _corpus(
             raise UserError(f"{path} is missing; prepare the data first")
     # A file that has been written anew is read anew.
     versions = tuple(Path(path).stat().st_mtime_ns for path in paths)
-    key = (paths, shortest, longest, cfg.on_the_fly, cfg.cache)
-    return _corpus_in_memory(versions, *key) if cfg.cache else Corpus(*key)
+    return _shared_corpus(
+        versions, paths, shortest, longest, cfg.on_the_fly, cfg.cache
+    )
 
 
 @lru_cache(maxsize=8)
-def _corpus_in_memory(versions: Tuple[int, ...], *key) -> Corpus:
-    return Corpus(*key)
+def _shared_corpus(versions: Tuple[int, ...], *args) -> Corpus:
+    # One for all epochs: it keeps what it has loaded, if it may.
+    return Corpus(*args)
 
 
 @lru_cache(maxsize=8)
@@ -243,9 +246,13 @@ def _load_in_workers(
     )
     try:
         yield from loader
+        return
     except UserError as error:
         # Torch puts the worker's traceback around the message.
-        raise UserError(str(error).strip().splitlines()[-1].split("UserError: ")[-1])
+        message = str(error).strip().splitlines()[-1].split("UserError: ")[-1]
+        # The traceback would keep the workers until they are collected, and then wait for them.
+        error.__traceback__ = None
+    raise UserError(message)
 
 
 class _Dataset(torch.utils.data.Dataset):

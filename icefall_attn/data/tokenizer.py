@@ -189,6 +189,8 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
             unk_id=UNK_ID,
             unk_piece="<unk>",
             bos_id=-1,
+            # Its threads can stall for seconds on busy processors; little text needs none.
+            num_threads=1 if len(sentences) < 20_000 else 16,
             eos_id=-1,
             minloglevel=2,
         )

@@ -15,7 +15,7 @@ class SearchConfig:
         equal label sequences merged by log-add) or ``fast_beam_search`` (k2's graph search).
       max_symbols_per_frame: greedy_search: most symbols that one encoder frame may emit.
       beam_size: modified_beam_search: hypotheses kept per utterance.
-      fast_beam: fast_beam_search: states this far below the best one (natural log) are dropped.
+      fast_beam: fast_beam_search: states this far below the best (natural log) are dropped.
       max_contexts: fast_beam_search: most contexts (last ``history`` tokens) kept per frame.
       max_states: fast_beam_search: most states kept per frame.
       history: fast_beam_search: tokens that tell two hypotheses apart; 0 takes the

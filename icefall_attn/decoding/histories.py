@@ -44,7 +44,7 @@ class Histories:
 
 
 def predictor_step(model) -> Callable[[Tensor, List[Tensor]], Tuple[Tensor, List]]:
-    """The model's predictor as a step whose output (N, J) is already projected for the joiner."""
+    """The predictor as a step whose output (N, J) is already projected for the joiner."""
 
     def step(tokens: Tensor, state: List[Tensor]) -> Tuple[Tensor, List[Tensor]]:
         output, state = model.predictor.step(tokens, state)

@@ -18,12 +18,18 @@ VALID_LOSSES = "valid-losses.jsonl"
 
 
 def save_checkpoint(path: Path, values: Dict[str, Any]) -> None:
-    """Writes tensors and builtins; a kill or a full disk leaves the old file as it was."""
+    """Writes tensors and builtins; a kill or a full disk leaves the old file as it was.
+
+    An entry without tensors is stored as JSON text, since the safe loader of torch 1.13 reads no
+    Python floats; an entry with tensors may hold tensors, integers and strings.
+    """
+    stored = {k: v if _has_tensor(v) else json.dumps(v) for k, v in values.items()}
     try:
         with atomic_write(path, "wb") as file:
-            torch.save(values, file)
+            torch.save(stored, file)
     except RuntimeError as error:  # torch's own words for a failed write
-        raise UserError(f"cannot write {path}: {str(error).splitlines()[0]}; is the disk full?")
+        reason = str(error).splitlines()[0]
+        raise UserError(f"cannot write {path}: {reason}; is the disk full?") from None
 
 
 def load_checkpoint(path: Path) -> Dict[str, Any]:
@@ -35,10 +41,19 @@ def load_checkpoint(path: Path) -> Dict[str, Any]:
     if not path.is_file():
         raise UserError(f"no checkpoint {path}")
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        stored = torch.load(path, map_location="cpu", weights_only=True)
+        return {k: json.loads(v) if isinstance(v, str) else v for k, v in stored.items()}
     except Exception as error:  # zip, pickle and unpickling errors of many kinds
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path} is damaged or not a checkpoint: {reason}") from None
+
+
+def _has_tensor(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return any(_has_tensor(item) for item in value)
+    return isinstance(value, Tensor)
 
 
 def link(source: Path, target: Path) -> None:
@@ -53,6 +68,7 @@ def link(source: Path, target: Path) -> None:
                 file.write(block)
         return
     os.replace(temporary, target)
+    temporary.unlink(missing_ok=True)  # replacing a name of the same file leaves both
 
 
 def average(states: List[Dict[str, Tensor]]) -> Dict[str, Tensor]:

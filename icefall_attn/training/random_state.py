@@ -15,16 +15,16 @@ def seed_everything(seed: int) -> None:
 
 
 def get_random_state() -> Dict[str, Any]:
-    """Tensors and builtins only, so that it can be loaded with ``weights_only=True``."""
+    """Builtins only, so that it can be written as JSON."""
     version, values, gauss = random.getstate()
     kind, keys, *rest = np.random.get_state()
     state = {
         "python": [version, list(values), gauss],
         "numpy": [kind, keys.tolist(), *rest],
-        "torch": torch.get_rng_state(),
+        "torch": torch.get_rng_state().tolist(),
     }
     if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state_all()
+        state["cuda"] = [s.tolist() for s in torch.cuda.get_rng_state_all()]
     return state
 
 
@@ -34,6 +34,7 @@ def set_random_state(state: Dict[str, Any]) -> None:
     random.setstate((version, tuple(values), gauss))
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
-    torch.set_rng_state(state["torch"].cpu())
-    if torch.cuda.is_available() and len(state.get("cuda", [])) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all([s.cpu() for s in state["cuda"]])
+    torch.set_rng_state(torch.tensor(state["torch"], dtype=torch.uint8))
+    cuda = [torch.tensor(s, dtype=torch.uint8) for s in state.get("cuda", [])]
+    if torch.cuda.is_available() and len(cuda) == torch.cuda.device_count():
+        torch.cuda.set_rng_state_all(cuda)

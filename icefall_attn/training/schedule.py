@@ -106,12 +106,17 @@ class FlatOptimizer:
         self.adamw.step()
 
     def state_dict(self) -> dict:
-        """Plain tensors and builtins."""
-        return self.adamw.state_dict()
+        """What the updates so far left behind: tensors only."""
+        states = [self.adamw.state.get(vector, {}) for vector in self.vectors]
+        return {"states": [{k: torch.as_tensor(v) for k, v in s.items()} for s in states]}
 
     def load_state_dict(self, state: dict) -> None:
-        """The inverse of `state_dict`."""
-        self.adamw.load_state_dict(state)
+        """The inverse of `state_dict`; learning rate and the like come from the config."""
+        for vector, values in zip(self.vectors, state["states"]):
+            self.adamw.state[vector] = {
+                k: v.clone() if k == "step" else v.to(vector.device, copy=True)
+                for k, v in values.items()
+            }
 
 
 def _flatten(parameters: List[nn.Parameter]) -> Tensor:

@@ -14,6 +14,7 @@ from icefall_attn.config import RunConfig, to_dict
 from icefall_attn.data.batch import Batch
 from icefall_attn.data.loader import eval_loader, train_loader
 from icefall_attn.data.tokenizer import Tokenizer
+from icefall_attn.device import choose_device
 from icefall_attn.errors import UserError
 from icefall_attn.nn.dropout import set_active
 from icefall_attn.nn.lengths import subsampled
@@ -67,7 +68,7 @@ class Trainer:
         self.options = config.train
         self.tokenizer = tokenizer
         self.exp_dir = Path(config.exp_dir)
-        self.device = torch.device(_device(config.train.device))
+        self.device = choose_device(config.train.device)
         seed_everything(config.train.seed)
         self.model = Transducer(config.model).to(self.device)
         if config.spec_augment.enabled:
@@ -246,14 +247,6 @@ def _groups(batches: Iterable[Batch], size: int) -> Iterator[List[Batch]]:
     iterator = iter(batches)
     while group := list(itertools.islice(iterator, size)):
         yield group
-
-
-def _device(name: str) -> str:
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"train.device={name} but torch sees no GPU; use train.device=cpu")
-    return name
 
 
 def _sizes(model: nn.Module) -> str:

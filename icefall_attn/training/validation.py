@@ -7,7 +7,7 @@ from torch import nn
 
 from icefall_attn.data.loader import eval_loader
 from icefall_attn.data.tokenizer import Tokenizer
-from icefall_attn.decoding import SearchConfig, search
+from icefall_attn.decoding import SearchConfig, recognize
 from icefall_attn.scoring import score
 from icefall_attn.training.objective import Objective
 from icefall_attn.training.usable import UtteranceFilter
@@ -59,6 +59,5 @@ def transcribe(
     model: nn.Module, features: torch.Tensor, lengths: torch.Tensor, tokenizer: Tokenizer
 ) -> List[str]:
     """Greedy transcripts of ``(B, T, F)`` features."""
-    encoder_out, out_lengths = model.encode(features, lengths)
-    results = search(model, encoder_out, out_lengths, SearchConfig())
-    return [tokenizer.decode(nbest[0].tokens) for nbest in results]
+    results = recognize(model, features, lengths, SearchConfig())
+    return [tokenizer.decode(nbest[0].tokens if nbest else []) for nbest in results]

@@ -1,0 +1,115 @@
+"""Signed distances: the table, the shift, published rows, and the symmetric legacy."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from icefall_attn.attention.rel_pos import RelPosAttention, RelPosScores, RelPosTable, rel_shift
+from icefall_attn.attention.registry import AttentionContext
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+
+
+def load(name):
+    return json.loads((VECTORS / name).read_text())
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_table_rows(legacy):
+    expected = load("relpos.json")["pe_T3_d4_legacy" if legacy else "pe_T3_d4_signed"]
+    table = RelPosTable(4, legacy)(3)
+    torch.testing.assert_close(table, torch.tensor(expected), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("frames", range(1, 9))
+def test_signed_table_has_odd_sines_and_even_cosines(frames):
+    table = RelPosTable(8)(frames)
+    assert table.shape == (2 * frames - 1, 8)
+    assert torch.equal(table[:, 0::2], -table.flip(0)[:, 0::2])
+    assert torch.equal(table[:, 1::2], table.flip(0)[:, 1::2])
+    legacy = RelPosTable(8, legacy_symmetric=True)(frames)
+    assert torch.equal(legacy, legacy.flip(0))
+    assert torch.equal(legacy[:frames], table[:frames])  # the past never changed
+    if frames > 1:
+        assert not torch.equal(table, legacy)
+
+
+def test_fewer_queries_than_keys_take_the_last_rows_of_time():
+    table, part = RelPosTable(8)(7), RelPosTable(8)(3, 7)
+    assert torch.equal(part, table[: 3 + 7 - 1])
+
+
+def test_shift_meets_the_published_mapping():
+    mapping = load("relpos.json")["mapping_klen5"]
+    one_hot = torch.eye(9).expand(5, 9, 9).permute(2, 0, 1)[None]  # (1, row p, query, column)
+    shifted = rel_shift(one_hot, 5)[0]
+    for row, pairs in mapping.items():
+        found = shifted[int(row)].nonzero().tolist()
+        assert sorted(found) == sorted(pairs)
+
+
+@pytest.mark.parametrize("q_len, k_len", [(1, 1), (2, 5), (5, 5), (3, 8), (8, 11)])
+def test_fused_scores_equal_the_definition(q_len, k_len):
+    heads, dim = 2, 3
+    make = lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+    content, placed = make(2, heads, q_len, dim), make(2, heads, q_len, dim)
+    key, position = make(2, heads, k_len, dim), make(heads, q_len + k_len - 1, dim)
+    rows = torch.tensor([[q_len - 1 - i + j for j in range(k_len)] for i in range(q_len)])
+    naive = torch.einsum("bhid,bhjd->bhij", content, key)
+    naive = naive + torch.einsum("bhid,hijd->bhij", placed, position[:, rows])
+    inputs = (content, placed, key, position)
+    fused = RelPosScores.apply(*inputs)
+    torch.testing.assert_close(fused, naive)
+    weight = torch.randn_like(naive)
+    torch.testing.assert_close(
+        torch.autograd.grad((fused * weight).sum(), inputs),
+        torch.autograd.grad((naive * weight).sum(), inputs),
+    )
+
+
+def weights_of(module, x):
+    """Attention weights of a module, seen from outside."""
+    seen = []
+    hook = module.dropout.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    table = RelPosTable(x.size(2), module.legacy)(x.size(1))
+    valid = torch.ones(x.shape[:2], dtype=torch.bool)
+    module(x, AttentionContext(valid, None, table))
+    hook.remove()
+    return seen[0][0, 0]
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_attention_of_a_constant_sequence_is_the_published_one(legacy):
+    frozen = load("relpos_pr3073_row.json")
+    weights = {name: torch.tensor(value) for name, value in frozen["weights"].items()}
+    config = RelPosAttention.Config(legacy_symmetric=legacy, scale="embed_dim")
+    module = RelPosAttention(8, 1, 0.0, config).eval()
+    module.legacy = legacy
+    query, key, value = weights["in_proj_weight"].chunk(3, 0)
+    with torch.no_grad():
+        for layer, weight in zip((module.query, module.key, module.value), (query, key, value)):
+            layer.weight.copy_(weight)
+            layer.bias.zero_()
+        module.position.weight.copy_(weights["linear_pos.weight"])
+        module.content_bias.copy_(weights["pos_bias_u"].view(-1))
+        module.position_bias.copy_(weights["pos_bias_v"].view(-1))
+    row = weights_of(module, torch.ones(1, 6, 8))
+    expected = torch.tensor(frozen["attn_legacy" if legacy else "attn_signed"])
+    torch.testing.assert_close(row, expected, rtol=1e-5, atol=1e-6)
+    symmetric = torch.allclose(row[3, 2], row[3, 4]) and torch.allclose(row[3, 1], row[3, 5])
+    assert symmetric == legacy
+
+
+def test_scale_is_refused_by_name():
+    with pytest.raises(ValueError, match="'sqrt'"):
+        RelPosAttention.Config(scale="sqrt")
+
+
+def test_long_tables_are_exact():
+    table = RelPosTable(4)(6000)
+    distance = torch.arange(5999, -6000, -1, dtype=torch.float64)
+    torch.testing.assert_close(table[:, 0].double(), torch.sin(distance), rtol=0, atol=1e-6)
+    assert math.isclose(table[0, 1].item(), math.cos(5999.0), abs_tol=1e-6)

@@ -1,0 +1,82 @@
+"""A tiny experiment instead of a trained one."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from icefall_attn.data.loader import DataConfig
+
+LETTERS = ["<blk>", "<sos/eos>", "<unk>", "A", "B"]
+
+
+class Letters:
+    """Tokens are words: A and B."""
+
+    tokens = LETTERS
+    vocab_size = len(LETTERS)
+
+    def decode(self, ids):
+        return " ".join(LETTERS[i] for i in ids)
+
+
+class EchoTransducer(torch.nn.Module):
+    """Emits in each encoder frame (every 4th feature frame) the token that feature 0 names.
+
+    ``limit``: more utterances than that at once raise the allocator's error.
+    """
+
+    blank_id = 0
+    vocab_size = len(LETTERS)
+
+    def __init__(self, limit=1000):
+        super().__init__()
+        self.limit = limit
+        self.batch_sizes = []
+        self.predictor = SimpleNamespace(
+            init_state=lambda n, device: [torch.zeros(n, 1)],
+            step=lambda tokens, state: (torch.zeros(len(tokens), 1), state),
+        )
+        self.joiner = _Joiner()
+
+    def encode(self, features, lengths):
+        self.batch_sizes.append(len(lengths))
+        if len(lengths) > self.limit:
+            raise RuntimeError(
+                "[enforce fail] DefaultCPUAllocator: can't allocate memory"
+            )
+        tokens = features[:, ::4, 0].long().clamp(0, len(LETTERS) - 1)
+        out = torch.nn.functional.one_hot(tokens, len(LETTERS)).float() * 50.0
+        return out, (lengths + 3) // 4
+
+
+class _Joiner:
+    def project_encoder(self, x):
+        return x
+
+    def project_predictor(self, x):
+        return x
+
+    def __call__(self, enc, pred):
+        return enc + pred
+
+
+@pytest.fixture
+def experiment(monkeypatch):
+    """What `load_experiment` returns, whatever directory it is asked for."""
+    made = SimpleNamespace(
+        model=EchoTransducer(),
+        tokenizer=Letters(),
+        config=SimpleNamespace(data=DataConfig(num_workers=0)),
+        name="best_avg-5",
+        asked=None,
+    )
+
+    def load_experiment(*arguments):
+        made.asked = arguments
+        return made
+
+    monkeypatch.setattr(
+        "icefall_attn.training.checkpoint.load_experiment", load_experiment
+    )
+    return made

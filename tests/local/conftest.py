@@ -1,0 +1,47 @@
+"""The data-preparation programs, as modules and as programs, and where real corpora lie."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOCAL = ROOT / "local"
+AN4 = ROOT / "egs/an4/ASR/local"
+DIGITS = ROOT / "egs/digits/ASR/local"
+DATA = Path(os.environ.get("ICEFALL_ATTN_DATA", ROOT.parent / "shared/data"))
+
+# As a program finds the modules beside it.
+sys.path[:0] = [str(LOCAL), str(AN4), str(DIGITS)]
+
+
+@pytest.fixture(scope="session")
+def run_program():
+    """Runs a program with options; returns what it did and wrote."""
+
+    def run(folder, name, *options, path=ROOT):
+        program = {"local": LOCAL, "an4": AN4, "digits": DIGITS}[folder] / name
+        return subprocess.run(
+            [sys.executable, str(program), *map(str, options)],
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{path}:{ROOT}:{DIGITS}",
+                "OMP_NUM_THREADS": "1",
+            },
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def real_an4():
+    """The AN4 corpus; set ICEFALL_ATTN_DATA to the folder that holds `an4`."""
+    corpus = DATA / "an4"
+    if not (corpus / "etc").is_dir():
+        pytest.skip(f"no AN4 in {DATA}; set ICEFALL_ATTN_DATA")
+    return corpus

@@ -1,0 +1,138 @@
+"""What every registered attention mechanism must satisfy, alone and inside the encoder."""
+
+import pytest
+import torch
+from properties.references import REFERENCES
+
+from icefall_attn.attention import (
+    MECHANISMS,
+    AttentionConfig,
+    AttentionContext,
+    make_attention,
+    make_shared,
+)
+from icefall_attn.attention.masking import key_bias
+from icefall_attn.encoder.conformer import Conformer, ConformerConfig
+from icefall_attn.nn.lengths import valid_mask
+from icefall_attn.nn.positions import AbsolutePositions
+
+DIM, HEADS = 8, 2
+pytestmark = pytest.mark.parametrize("kind", list(MECHANISMS))
+
+
+def make_context(kind, lengths, frames, dtype=torch.float64):
+    shared = make_shared(AttentionConfig(kind=kind), DIM)
+    valid = valid_mask(lengths, frames)
+    table = None if shared is None else shared(frames)
+    return AttentionContext(valid, key_bias(valid, dtype), table)
+
+
+def make_module(kind):
+    torch.manual_seed(0)
+    return make_attention(AttentionConfig(kind=kind), DIM, HEADS, 0.0).double()
+
+
+def make_encoder(kind, norm="layer", layers=2):
+    torch.manual_seed(0)
+    config = ConformerConfig(
+        dim=DIM,
+        heads=HEADS,
+        num_layers=layers,
+        feed_forward_dim=16,
+        kernel_size=5,
+        conv_norm=norm,
+        subsampling_channels=4,
+        attention=AttentionConfig(kind=kind),
+    )
+    return Conformer(config).double()
+
+
+def test_equals_the_naive_loops(kind):
+    module = make_module(kind)
+    assert kind in REFERENCES, f"tests/properties/references.py lacks {kind}"
+    lengths = [5, 1, 3]
+    x = torch.randn(3, 5, DIM, dtype=torch.float64)
+    context = make_context(kind, torch.tensor(lengths), 5)
+    parameters = list(module.parameters())
+    out = module(x, context)
+    fast, slow = [], []
+    for row, length in enumerate(lengths):
+        weight = torch.randn(length, DIM, dtype=torch.float64)
+        fast.append((out[row, :length] * weight).sum())
+        expected = REFERENCES[kind](module, x[row, :length])
+        torch.testing.assert_close(out[row, :length], expected, rtol=1e-6, atol=1e-6)
+        slow.append((expected * weight).sum())
+    fast = torch.autograd.grad(sum(fast), parameters, allow_unused=True)
+    slow = torch.autograd.grad(sum(slow), parameters, allow_unused=True)
+    for one, other in zip(fast, slow):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["layer", "batch"])
+@pytest.mark.parametrize("garbage", [1e3, float("nan"), float("inf")])
+def test_padding_changes_nothing(kind, norm, garbage):
+    encoder = make_encoder(kind, norm).eval()
+    lengths = [61, 30, 45]
+    x = torch.randn(3, 70, 80, dtype=torch.float64)
+    for row, length in zip(x, lengths):
+        row[length:] = garbage
+    out, out_lengths = encoder(x, torch.tensor(lengths))
+    batch_grads = _gradients(encoder, out.pow(2).sum())
+    total = 0.0
+    for row, length in enumerate(lengths):
+        alone, alone_length = encoder(x[row : row + 1, :length], torch.tensor([length]))
+        frames = int(alone_length)
+        assert frames == int(out_lengths[row])
+        torch.testing.assert_close(out[row, :frames], alone[0])
+        assert out[row, frames:].abs().sum() == 0
+        total = total + alone.pow(2).sum()
+    for one, other in zip(batch_grads, _gradients(encoder, total)):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
+
+
+def test_order_of_the_batch_changes_nothing(kind):
+    encoder = make_encoder(kind).eval()
+    x = torch.randn(4, 50, 80, dtype=torch.float64)
+    lengths = torch.tensor([50, 20, 35, 8])
+    out, _ = encoder(x, lengths)
+    order = torch.tensor([2, 0, 3, 1])
+    torch.testing.assert_close(encoder(x[order], lengths[order])[0], out[order])
+
+
+def test_tiny_lengths_stay_finite(kind):
+    encoder = make_encoder(kind, "batch").train()
+    x = torch.randn(4, 40, 80, dtype=torch.float64)
+    for lengths in ([0, 0, 0, 0], [0, 7, 11, 40], [3, 6, 7, 8]):
+        with torch.autograd.detect_anomaly():
+            out, _ = encoder(x, torch.tensor(lengths))
+            grads = _gradients(encoder, out.pow(2).sum())
+        assert torch.isfinite(out).all()
+        assert all(torch.isfinite(g).all() for g in grads)
+
+
+def test_every_frame_counts(kind):
+    """The counterpart of the tests above: what should matter does."""
+    encoder = make_encoder(kind, layers=1).eval()
+    x = torch.randn(1, 40, 80, dtype=torch.float64)
+    out, _ = encoder(x, torch.tensor([40]))
+    changed = x.clone()
+    changed[0, 1] += torch.randn(80, dtype=torch.float64)
+    moved = (encoder(changed, torch.tensor([40]))[0] - out).abs().amax(dim=2)[0]
+    assert (moved > 0).all()
+
+
+def test_order_in_time_matters(kind):
+    """No mechanism may be blind to positions, together with what the encoder adds for it."""
+    module = make_module(kind)
+    positions = AbsolutePositions(DIM, 0.0) if MECHANISMS[kind].uses_input_positions else None
+    context = make_context(kind, torch.tensor([6]), 6)
+    x = torch.randn(1, 6, DIM, dtype=torch.float64)
+    order = torch.tensor([1, 0, 2, 3, 4, 5])
+    add = positions if positions is not None else torch.nn.Identity()
+    swapped = module(add(x[:, order]), context)
+    assert (swapped - module(add(x), context)[:, order]).abs().max() > 1e-4
+
+
+def _gradients(module, loss):
+    grads = torch.autograd.grad(loss, list(module.parameters()), allow_unused=True)
+    return [g if g is not None else torch.zeros(()) for g in grads]

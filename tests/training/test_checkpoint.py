@@ -1,0 +1,95 @@
+"""Checkpoints are whole, plain, averaged right and pruned right."""
+
+import pytest
+import torch
+
+from icefall_attn.errors import UserError
+from icefall_attn.training import checkpoint as ckpt
+
+
+def test_round_trip_and_link(tmp_path):
+    path = tmp_path / "checkpoint-1.pt"
+    values = {"model": {"w": torch.ones(2)}, "n": 3, "list": [1.5, "a"], "text": "x"}
+    ckpt.save_checkpoint(path, values)
+    ckpt.link(path, tmp_path / "last.pt")
+    ckpt.link(path, tmp_path / "last.pt")  # taking the place of an older one
+    loaded = ckpt.load_checkpoint(tmp_path / "last.pt")
+    assert loaded["n"] == 3 and loaded["list"] == [1.5, "a"] and loaded["text"] == "x"
+    assert torch.equal(loaded["model"]["w"], torch.ones(2))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint-1.pt", "last.pt"]
+
+
+def test_what_is_not_plain_is_not_loaded(tmp_path):
+    torch.save({"path": tmp_path}, tmp_path / "x.pt")
+    with pytest.raises(UserError, match="x.pt is damaged or not a checkpoint"):
+        ckpt.load_checkpoint(tmp_path / "x.pt")
+
+
+def test_a_truncated_file_is_named(tmp_path):
+    path = tmp_path / "x.pt"
+    ckpt.save_checkpoint(path, {"w": torch.randn(1000)})
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(UserError, match="x.pt is damaged"):
+        ckpt.load_checkpoint(path)
+    with pytest.raises(UserError, match="no checkpoint"):
+        ckpt.load_checkpoint(tmp_path / "y.pt")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "last.pt"
+    ckpt.save_checkpoint(path, {"n": 1})
+
+    def full_disk(values, file):
+        file.write(b"half")
+        raise RuntimeError("PytorchStreamWriter failed writing file data/3")
+
+    monkeypatch.setattr(torch, "save", full_disk)
+    with pytest.raises(UserError, match="disk full"):
+        ckpt.save_checkpoint(path, {"n": 2})
+    monkeypatch.undo()
+    assert ckpt.load_checkpoint(path) == {"n": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["last.pt"]
+
+
+def test_average():
+    one = {"w": torch.tensor([1.0, 2.0]), "count": torch.tensor(3)}
+    two = {"w": torch.tensor([3.0, 6.0]), "count": torch.tensor(9)}
+    mean = ckpt.average([one, two])
+    assert mean["w"].tolist() == [2.0, 4.0] and mean["w"].dtype == torch.float32
+    assert mean["count"].item() == 9 and mean["count"].dtype == torch.int64
+    assert torch.equal(ckpt.average([one])["w"], one["w"])
+    assert torch.equal(ckpt.average([one, one, one])["w"], one["w"])
+
+
+def fill(directory, losses):
+    for epoch, loss in losses.items():
+        ckpt.save_checkpoint(directory / f"epoch-{epoch}.pt", {"epoch": epoch})
+        ckpt.note_valid_loss(directory, {"epoch": epoch, "valid_loss": loss})
+
+
+def test_choice_of_epochs(tmp_path):
+    fill(tmp_path, {1: 3.0, 2: 1.0, 3: 2.0, 4: 5.0})
+    names = lambda *choice: [p.stem for p in ckpt._choose(tmp_path, *choice)[0]]
+    assert names(2, "valid-loss") == ["epoch-2", "epoch-3"]
+    assert names(2, "epoch") == ["epoch-3", "epoch-4"]
+    assert ckpt._choose(tmp_path, 2, "epoch")[1] == "epoch-4_avg-2"
+    assert ckpt._choose(tmp_path, 2, "valid-loss")[1] == "best_avg-2"
+    with pytest.raises(UserError, match="4 epochs, too few to average 5"):
+        ckpt._choose(tmp_path, 5, "epoch")
+    with pytest.raises(UserError, match="not 'wer'"):
+        ckpt._choose(tmp_path, 1, "wer")
+
+
+def test_an_epoch_trained_again_replaces_its_loss(tmp_path):
+    fill(tmp_path, {1: 3.0, 2: 1.0})
+    ckpt.note_valid_loss(tmp_path, {"epoch": 2, "valid_loss": 4.0})
+    assert ckpt.read_valid_losses(tmp_path) == {1: 3.0, 2: 4.0}
+
+
+def test_prune_keeps_the_newest_and_the_best(tmp_path):
+    fill(tmp_path, {1: 0.1, 2: 5.0, 3: 4.0, 4: 3.0, 10: 2.0})
+    for step in (5, 90, 100):
+        ckpt.save_checkpoint(tmp_path / f"checkpoint-{step}.pt", {})
+    ckpt.prune(tmp_path, keep_last=2, keep_epochs=1)
+    names = sorted(p.name for p in tmp_path.glob("*.pt"))
+    assert names == ["checkpoint-100.pt", "checkpoint-90.pt", "epoch-1.pt", "epoch-10.pt"]

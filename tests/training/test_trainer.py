@@ -1,0 +1,213 @@
+"""Training runs: killed and resumed, accumulated, skipped, watched."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from icefall_attn.config import RunConfig, from_dict, to_dict
+from icefall_attn.errors import UserError
+from icefall_attn.training import checkpoint as ckpt
+from icefall_attn.training.trainer import Trainer
+
+
+def make_config(corpus_dir, exp_dir, **train):
+    values = to_dict(RunConfig())
+    values["exp_dir"] = str(exp_dir)
+    values["data"].update(
+        train_cuts=[str(corpus_dir / "train.jsonl.gz")],
+        valid_cuts=[str(corpus_dir / "more.jsonl.gz")],
+        max_duration=10.0,
+        num_buckets=3,
+        num_workers=0,
+        max_utterance=1.9,
+    )
+    values["model"].update(joiner_dim=8, ctc=True)
+    values["model"]["encoder"].update(
+        dim=8, heads=2, num_layers=1, feed_forward_dim=16, kernel_size=3, subsampling_channels=4,
+        conv_norm="batch",
+    )  # fmt: skip
+    values["model"]["predictor"].update(dim=8)
+    values["loss"].update(warm_steps=2)
+    values["optim"].update(warm_steps=4, lr=1e-2)
+    values["train"].update({"num_epochs": 3, "tensorboard": False, "log_every": 2, **train})
+    return from_dict(RunConfig, values)
+
+
+def make_trainer(corpus_dir, exp_dir, tokenizer, **train):
+    config = make_config(corpus_dir, exp_dir, **train)
+    config.model.vocab_size = tokenizer.vocab_size
+    exp_dir.mkdir(exist_ok=True)
+    return Trainer(config, tokenizer)
+
+
+def record_batches(monkeypatch):
+    seen = []
+    step = Trainer._step
+
+    def recording(self, batches):
+        seen.append([batch.ids for batch in batches])
+        step(self, batches)
+
+    monkeypatch.setattr(Trainer, "_step", recording)
+    return seen
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("kill_at", [2, 7, 9])
+def test_killed_and_resumed_equals_undisturbed(corpus_dir, tokenizer, tmp_path, monkeypatch, kill_at):
+    """Bit for bit: weights, optimiser, batches, random numbers, valid losses."""
+    seen = record_batches(monkeypatch)
+    whole = make_trainer(corpus_dir, tmp_path / "whole", tokenizer, save_every=1)
+    whole.run()
+    expected, seen[:] = list(seen), []
+    assert whole.progress.step == len(expected) > 9
+
+    killed = make_trainer(corpus_dir, tmp_path / "killed", tokenizer, save_every=1)
+    update = killed._update
+
+    def kill():
+        if killed.progress.step > kill_at:
+            raise Killed
+        update()
+
+    killed._update = kill
+    with pytest.raises(Killed):
+        killed.run()
+    del seen[-1]  # the step that was under way
+    torch.manual_seed(99)
+    resumed = make_trainer(corpus_dir, tmp_path / "killed", tokenizer, save_every=1)
+    resumed.run()
+    assert seen == expected
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(resumed.model.state_dict()[name], value), name
+    losses = ckpt.read_valid_losses(tmp_path / "whole")
+    assert ckpt.read_valid_losses(tmp_path / "killed") == losses and len(losses) == 3
+
+
+def test_finished_run_does_nothing_more(corpus_dir, tokenizer, tmp_path, monkeypatch):
+    make_trainer(corpus_dir, tmp_path / "exp", tokenizer, num_epochs=1).run()
+    seen = record_batches(monkeypatch)
+    again = make_trainer(corpus_dir, tmp_path / "exp", tokenizer, num_epochs=1)
+    again.run()
+    assert seen == [] and again.progress.epoch == 2
+    more = make_trainer(corpus_dir, tmp_path / "exp", tokenizer, num_epochs=2)
+    more.run()
+    assert len(seen) > 0 and more.progress.epoch == 3
+
+
+def test_max_steps_ends_with_a_validated_epoch(corpus_dir, tokenizer, tmp_path):
+    trainer = make_trainer(corpus_dir, tmp_path / "exp", tokenizer, max_steps=6)
+    trainer.run()
+    assert trainer.progress.step == 6
+    names = {p.name for p in (tmp_path / "exp").glob("*.pt")}
+    last = f"epoch-{trainer.progress.epoch - 1}.pt"
+    assert {"epoch-1.pt", last, "last.pt", "best-valid-loss.pt"} <= names
+    line = json.loads((tmp_path / "exp" / ckpt.VALID_LOSSES).read_text().splitlines()[-1])
+    assert line["step"] == 6 and math.isfinite(line["valid_loss"]) and line["wer"] >= 0
+
+
+def test_another_model_is_refused(corpus_dir, tokenizer, tmp_path):
+    make_trainer(corpus_dir, tmp_path / "exp", tokenizer, max_steps=1).run()
+    other = make_trainer(corpus_dir, tmp_path / "exp", tokenizer)
+    other.config.model.encoder.kernel_size = 7
+    with pytest.raises(UserError, match="model.encoder.kernel_size was 3, now 7"):
+        other.run()
+
+
+def gradient(trainer, batches):
+    """The gradient of one step, without dropout, augmentation or batch statistics."""
+    trainer.model.eval()
+    kept = {}
+    trainer._update = lambda: kept.update(
+        gradient=torch.cat([v.grad for v in trainer.optimizer.vectors]).clone()
+    )
+    trainer.progress.step = 0  # the losses' weights depend on it
+    trainer._step(batches)
+    return kept["gradient"]
+
+
+def test_accumulated_gradient_is_that_of_one_large_batch(corpus_dir, tokenizer, tmp_path):
+    from icefall_attn.data.loader import eval_loader
+    from icefall_attn.training.usable import select
+
+    trainer = make_trainer(corpus_dir, tmp_path / "exp", tokenizer)
+    data = trainer.config.data
+    batch = next(iter(eval_loader(data.train_cuts, data, tokenizer)))
+    assert len(batch.ids) >= 4
+    parts = [select(batch, [0]), select(batch, list(range(1, len(batch.ids))))]
+    whole = gradient(trainer, [batch])
+    torch.testing.assert_close(gradient(trainer, parts), whole, rtol=1e-4, atol=1e-5)
+    # doubling a batch changes nothing: the loss is a mean over frames
+    torch.testing.assert_close(gradient(trainer, [batch, batch]), whole, rtol=1e-4, atol=1e-5)
+
+
+def test_non_finite_gradient_leaves_the_weights(corpus_dir, tokenizer, tmp_path):
+    from icefall_attn.data.loader import eval_loader
+
+    trainer = make_trainer(corpus_dir, tmp_path / "exp", tokenizer)
+    data = trainer.config.data
+    batch = next(iter(eval_loader(data.train_cuts, data, tokenizer)))
+    before = {k: v.clone() for k, v in trainer.model.named_parameters()}
+    weight = trainer.model.encoder.subsampling.linear.weight
+    hook = weight.register_hook(lambda grad: grad * float("nan"))
+    trainer._step([batch, batch])
+    assert trainer.progress.skipped_steps == 1
+    for name, value in trainer.model.named_parameters():
+        assert torch.equal(value, before[name]), name
+    hook.remove()
+    trainer._step([batch])
+    assert torch.isfinite(torch.cat([v.grad for v in trainer.optimizer.vectors])).all()
+    assert not torch.equal(weight, before["encoder.subsampling.linear.weight"])
+    weight.register_hook(lambda grad: grad * float("nan"))
+    with pytest.raises(UserError, match="20 steps in a row"):
+        for _ in range(20):
+            trainer._step([batch])
+
+
+def test_validation_is_deterministic(corpus_dir, tokenizer, tmp_path):
+    from icefall_attn.training.validation import validate
+
+    trainer = make_trainer(corpus_dir, tmp_path / "exp", tokenizer)
+    results = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        results.append(validate(trainer.model, tokenizer, trainer.config, trainer.device))
+    assert results[0] == results[1]
+
+
+def test_tensorboard_and_pictures(corpus_dir, tokenizer, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    make_trainer(corpus_dir, tmp_path / "exp", tokenizer, max_steps=2, tensorboard=True).run()
+    events = EventAccumulator(str(tmp_path / "exp" / "tensorboard"))
+    events.Reload()
+    scalars = set(events.Tags()["scalars"])
+    wanted = "loss simple pruned ctc learning_rate grad_norm frames_per_second data_wait_share"
+    wanted = {f"train/{name}" for name in wanted.split() + ["padding_share", "memory_gib"]}
+    assert wanted | {"valid/loss", "valid/wer", "grad_norm/encoder"} <= scalars
+    assert set(events.Tags()["images"]) == {"attention", "lattice"}
+
+
+def test_pictures_do_not_change_the_model(corpus_dir, tokenizer, tmp_path):
+    from icefall_attn.data.loader import eval_loader
+    from icefall_attn.training.pictures import attention_weights, occupation
+
+    trainer = make_trainer(corpus_dir, tmp_path / "exp", tokenizer)
+    data = trainer.config.data
+    batch = next(iter(eval_loader(data.train_cuts, data, tokenizer)))
+    model = trainer.model.eval()
+    before = model.encode(batch.features, batch.feature_lengths)[0]
+    weights = attention_weights(model, batch)
+    after = model.encode(batch.features, batch.feature_lengths)[0]
+    assert torch.equal(before, after)
+    assert len(weights) == 1
+    torch.testing.assert_close(weights[0].sum(dim=-1), torch.ones(weights[0].shape[:2]))
+    alive = occupation(model, batch, trainer.config.loss)
+    # a path leaves every frame by exactly one blank
+    frames = int(model.encode(batch.features, batch.feature_lengths)[1][0])
+    torch.testing.assert_close(alive.sum(dim=0)[:frames], torch.ones(frames), rtol=1e-3, atol=1e-3)

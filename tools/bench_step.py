@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""How much of the machine's matrix-product rate a training step reaches, and where its time goes.
+
+One step is what the trainer does for one batch: forward, k2's smoothed and pruned losses,
+backward, clipping, AdamW. Its multiply-adds are counted from the matrix products and
+convolutions that the step's definition needs (three times the forward ones, the backward pass
+having two products for one), recomputation not counted. The rate of a plain float32 product
+is measured in the same run.
+
+    tools/bench_step.py                      # 16 x 256, FF 1024, kernel 15, V 500, 8 x 10 s
+    tools/bench_step.py --model small        # the an4 recipe's model on 16 s
+"""
+
+import argparse
+import resource
+import statistics
+import time
+
+import torch
+from torch import nn
+
+from icefall_attn.attention import MECHANISMS, AttentionConfig
+from icefall_attn.data.batch import Batch
+from icefall_attn.encoder.conformer import ConformerConfig
+from icefall_attn.environment import environment_report
+from icefall_attn.nn.lengths import subsampled
+from icefall_attn.rnnt.config import LossConfig
+from icefall_attn.training.allocator import keep_freed_memory
+from icefall_attn.training.objective import Objective
+from icefall_attn.training.schedule import FlatOptimizer, OptimConfig
+from icefall_attn.transducer.model import Transducer, TransducerConfig
+from icefall_attn.transducer.predictor import PredictorConfig
+
+SIZES = {
+    "seed": dict(dim=256, layers=16, hidden=1024, channels=256, joiner=512, vocab=500),
+    "small": dict(dim=144, layers=4, hidden=576, channels=32, joiner=128, vocab=30),
+}
+BATCHES = {"seed": (8, 10.0, 50), "small": (4, 4.0, 25)}  # utterances, seconds, labels
+
+
+def main() -> None:
+    """Measures and prints."""
+    args = parse_args()
+    keep_freed_memory()
+    torch.manual_seed(0)
+    model = make_model(args)
+    batch = make_batch(args)
+    optimizer = FlatOptimizer(model, OptimConfig(lr=1e-4))
+    objective = Objective(model, LossConfig(warm_steps=0), drop=lambda *_: None)
+    clock = Clock(model)
+    steps, rates = [], []
+    for index in range(args.steps + 1):
+        rates.append(product_rate())
+        seconds = step(objective, optimizer, batch, clock)
+        if index:  # the first one warms up
+            steps.append(seconds)
+    best, middle = min(steps), statistics.median(steps)
+    rate = max(rates)
+    work = 3 * forward_multiply_adds(args)
+    if args.verbose:
+        print(environment_report())
+    print(f"model: {args.model}, attention {args.attention}, {count(model):.2f} M parameters")
+    print(f"batch: {batch.features.size(0)} x {batch.durations[0]:g} s, {len(batch.tokens[0])} labels each")
+    print(f"step: median {middle:.3f} s, best {best:.3f} s of {args.steps}")
+    print(f"work: {work / 1e9:.1f} G multiply-adds; plain product: {rate / 1e9:.1f} G multiply-adds/s")
+    print(f"share of the plain product's rate: {work / middle / rate:.3f} (best step {work / best / rate:.3f})")
+    print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+    print("time split:")
+    for name, seconds in clock.split(middle).items():
+        print(f"  {name:<22} {seconds * 1e3:8.1f} ms {100 * seconds / middle:5.1f} %")
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=list(SIZES), default="seed", help="sizes (default: seed)")
+    parser.add_argument("--attention", choices=list(MECHANISMS), default="rel_pos")
+    parser.add_argument("--steps", type=int, default=5, help="measured steps (default: 5)")
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--verbose", action="store_true", help="print the environment too")
+    return parser.parse_args()
+
+
+def make_model(args: argparse.Namespace) -> Transducer:
+    size = SIZES[args.model]
+    encoder = ConformerConfig(
+        dim=size["dim"],
+        num_layers=size["layers"],
+        feed_forward_dim=size["hidden"],
+        kernel_size=15,
+        subsampling_channels=size["channels"],
+        dropout=args.dropout,
+        attention=AttentionConfig(kind=args.attention),
+    )
+    predictor = PredictorConfig(dim=min(size["dim"], 256), dropout=args.dropout)
+    return Transducer(
+        TransducerConfig(
+            encoder=encoder,
+            predictor=predictor,
+            joiner_dim=size["joiner"],
+            vocab_size=size["vocab"],
+        )
+    ).train()
+
+
+def make_batch(args: argparse.Namespace) -> Batch:
+    utterances, seconds, labels = BATCHES[args.model]
+    frames = int(seconds * 100)
+    vocab = SIZES[args.model]["vocab"]
+    return Batch(
+        ids=[str(i) for i in range(utterances)],
+        features=torch.randn(utterances, frames, 80),
+        feature_lengths=torch.full((utterances,), frames),
+        texts=[""] * utterances,
+        tokens=torch.randint(3, vocab, (utterances, labels)).tolist(),
+        durations=[seconds] * utterances,
+    )
+
+
+class Clock:
+    """Times the parts of a step: forward parts through hooks, the rest from outside."""
+
+    def __init__(self, model: Transducer):
+        self.times: dict = {}
+        parts = {"front-end": [model.encoder.subsampling]}
+        for block in model.encoder.blocks:
+            parts.setdefault("feed-forward", []).extend([block.feed_forward_in, block.feed_forward_out])
+            parts.setdefault("attention", []).append(block.attention)
+            parts.setdefault("convolution", []).append(block.conv)
+        for name, modules in parts.items():
+            for module in modules:
+                self._watch(f"forward {name}", module)
+        self._watch("forward encoder", model.encoder, method="layers")
+
+    def _watch(self, name: str, module: nn.Module, method: str = "forward") -> None:
+        original = getattr(module, method)
+
+        def timed(*args, **kwargs):
+            start = time.perf_counter()
+            result = original(*args, **kwargs)
+            self.add(name, time.perf_counter() - start)
+            return result
+
+        setattr(module, method, timed)
+
+    def add(self, name: str, seconds: float) -> None:
+        self.times.setdefault(name, []).append(seconds)
+
+    def split(self, step: float) -> dict:
+        """Seconds of a step by part, scaled from means to ``step``."""
+        steps = len(self.times["backward"])
+        sums = {name: sum(values) / steps for name, values in self.times.items()}
+        inner = sum(v for k, v in sums.items() if k.startswith("forward ") and k != "forward encoder")
+        sums["forward norms, sums"] = sums.pop("forward encoder") - inner
+        losses = sums.pop("forward") - inner - sums["forward norms, sums"]
+        sums["forward loss"] = losses
+        total = sum(sums.values())
+        return {name: value * step / total for name, value in sorted(sums.items())}
+
+
+def step(objective: Objective, optimizer: FlatOptimizer, batch: Batch, clock: Clock) -> float:
+    """One training step; returns its seconds."""
+    begin = time.perf_counter()
+    optimizer.zero_grad()
+    terms = objective(batch, step=0, progress=0.0)
+    forward = time.perf_counter()
+    (terms.total / terms.frames).backward()
+    backward = time.perf_counter()
+    optimizer.step(1e-4, float(optimizer.grad_norm()))
+    end = time.perf_counter()
+    clock.add("forward", forward - begin)
+    clock.add("backward", backward - forward)
+    clock.add("optimizer", end - backward)
+    return end - begin
+
+
+def product_rate(size: int = 2048) -> float:
+    """Multiply-adds per second of a plain float32 product of square matrices, best of 4."""
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    best = float("inf")
+    for _ in range(4):
+        start = time.perf_counter()
+        torch.mm(a, b)
+        best = min(best, time.perf_counter() - start)
+    return size**3 / best
+
+
+def forward_multiply_adds(args: argparse.Namespace) -> float:
+    """Multiply-adds of one forward pass, by the model's definition."""
+    size = SIZES[args.model]
+    utterances, seconds, labels = BATCHES[args.model]
+    dim, hidden, channels = size["dim"], size["hidden"], size["channels"]
+    joiner, vocab, frames_in = size["joiner"], size["vocab"], int(seconds * 100)
+    frames = subsampled(frames_in)
+    half = (frames_in - 1) // 2
+    front = half * 39 * 9 * channels + frames * 19 * 9 * channels**2 + frames * 19 * channels * dim
+    feed_forward = 2 * 2 * frames * dim * hidden
+    attention = 4 * frames * dim**2 + 2 * frames**2 * dim
+    if args.attention == "rel_pos":
+        attention += (2 * frames - 1) * frames * dim
+    convolution = frames * (3 * dim**2 + 15 * dim)
+    encoder = front + size["layers"] * (feed_forward + attention + convolution)
+    if args.attention == "rel_pos":  # the table is projected once a batch
+        encoder += size["layers"] * (2 * frames - 1) * dim**2 / utterances
+    predictor = (labels + 1) * (8 * dim**2 + dim * (joiner + vocab))
+    simple = frames * dim * (joiner + vocab) + frames * (labels + 1) * vocab
+    pruned = frames * 5 * joiner * vocab
+    return float(utterances * (encoder + predictor + simple + pruned))
+
+
+def count(model: nn.Module) -> float:
+    return sum(p.numel() for p in model.parameters()) / 1e6
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+# Options of the recipes' scripts; sourced by tools/recipe.sh, whose head shows the use.
+
+option_names=() extra=() extra_help=""
+declare -A option_type option_help option_default
+
+# option NAME TYPE DEFAULT HELP. Types: string; integer; count (1 or more); bool; numbers (a list, may
+# be empty); path; file (must exist); program (a Python that runs, or ''); one:a|b|c; some:a|b|c (one
+# or more of them, in one argument).
+option() {
+  option_names+=("$1")
+  option_type[$1]=$2
+  option_default[$1]=$3
+  option_help[$1]=$4
+  printf -v "${1//-/_}" '%s' "$3"
+}
+
+# pass_on HELP: the script takes more options after "--", kept in $extra, for the program behind it.
+pass_on() { extra_help=$1; }
+
+# Sets the variables of the options; answers --help; refuses what is wrong in one line, with exit code 2.
+parse_options() {
+  local name value next
+  while [ $# -gt 0 ]; do
+    case $1 in
+      -h | --help) print_help && exit 0 ;;
+      --)
+        [ -n "$extra_help" ] || [ $# -eq 1 ] || stop 2 "unexpected argument '$2'; --help lists the options"
+        extra=("${@:2}")
+        break
+        ;;
+      --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" ;;
+    esac
+    name=${1#--}
+    [[ $1 == --?* ]] || stop 2 "unexpected argument '$1'; --help lists the options"
+    [[ -n ${option_type[$name]:-} ]] || stop 2 "unknown option '$1'; --help lists the options"
+    [ $# -ge 2 ] || stop 2 "$1 needs a value"
+    next=${2#--}
+    [[ $2 != --?* || -z ${option_type[$next]:-} ]] || stop 2 "$1 needs a value, not the option '$2'"
+    value=$2
+    case ${option_type[$name]} in
+      path | file) value=$(path_from_here "$2") ;;
+      program) [[ $2 != */* ]] || value=$(path_from_here "$2") ;;
+    esac
+    check_value "$name" "$value"
+    printf -v "${name//-/_}" '%s' "$value"
+    shift 2
+  done
+  [[ -z ${stage:-} || -z ${stop_stage:-} ]] || ((stage <= stop_stage)) ||
+    stop 2 "--stage $stage comes after --stop-stage $stop_stage"
+  for name in "${option_names[@]}"; do # a default can be wrong too: a file that is not there
+    value=${name//-/_}
+    check_value "$name" "${!value}"
+  done
+}
+
+check_value() {
+  local wanted="" value=$2 word words number='[0-9]+([.][0-9]+)?' integer='(0|-?[1-9][0-9]{0,8})'
+  read -r -a words <<<"$value"
+  case ${option_type[$1]} in
+    integer) [[ $value =~ ^$integer$ ]] || wanted="a whole number" ;;
+    count) [[ $value =~ ^$integer$ && $value -ge 1 ]] || wanted="a whole number of 1 or more" ;;
+    bool) [[ $value =~ ^(true|false)$ ]] || wanted="true or false" ;;
+    numbers) [[ $value =~ ^($number( +$number)*)?$ ]] || wanted="numbers with spaces between, or ''" ;;
+    path) [ -n "$value" ] || wanted="a path" ;;
+    file) [ -f "$value" ] || wanted="a file that exists" ;;
+    program) [[ -z $value ]] || "$value" -c '' >/dev/null 2>&1 || wanted="a Python that runs" ;;
+    one:*) [[ -n $value && "|${option_type[$1]#one:}|" == *"|$value|"* ]] ||
+      wanted="one of ${option_type[$1]#one:}" ;;
+    some:*)
+      [ ${#words[@]} -gt 0 ] || wanted="some of ${option_type[$1]#some:}"
+      for word in ${words[@]+"${words[@]}"}; do
+        [[ "|${option_type[$1]#some:}|" == *"|$word|"* ]] || wanted="some of ${option_type[$1]#some:}"
+      done
+      ;;
+  esac
+  [ -z "$wanted" ] || stop 2 "--$1 must be $wanted, not '$value'"
+}
+
+# A path that the user gave, as seen from the recipe's directory: the same file gives the same words
+# wherever the script was called from, so that a stage's marker knows its command again.
+path_from_here() {
+  [ -n "$1" ] || return 0
+  local full
+  full=$(cd "$called_from" && realpath -ms -- "$1")
+  case $full in
+    "$PWD"/*) echo "${full#"$PWD"/}" ;;
+    *) echo "$full" ;;
+  esac
+}
+
+print_help() {
+  local name type default
+  sed -n '2,/^[^#]/{/^[^#]/d;s/^# \{0,1\}//;p}' "$script_path" # the comment at the head of the script
+  echo
+  echo "Options of $script:"
+  for name in "${option_names[@]}"; do
+    type=${option_type[$name]#one:} default=${option_default[$name]}
+    printf '  %-26s %s%s\n' "--$name ${type/#some:*/words}" "${option_help[$name]}" \
+      "${default:+ (default: $default)}"
+  done
+  [ -z "$extra_help" ] || printf '  %-26s %s\n' "-- ..." "$extra_help"
+}
+
+# Options that every recipe script has.
+common_options() { # common_options LAST_STAGE
+  option stage integer 1 "first stage to run"
+  option stop-stage integer "$1" "last stage to run"
+  option force bool false "run the stages again that were done before"
+  option python program "" "a Python with icefall_attn, to be used instead of .venv"
+}
