@@ -170,9 +170,7 @@ class EvalLoader:
         return len(self._batches)
 
     def __iter__(self) -> Iterator[Batch]:
-        return _load(
-            iter(self._batches), self.corpus, self.tokenizer, self.num_workers
-        )
+        return _load(iter(self._batches), self.corpus, self.tokenizer, self.num_workers)
 
 
 def _check(cfg: DataConfig, max_duration: float) -> None:
@@ -195,9 +193,7 @@ def _corpus(
             raise UserError(f"{path} is missing; prepare the data first")
     # A file that has been written anew is read anew.
     versions = tuple(Path(path).stat().st_mtime_ns for path in paths)
-    return _shared_corpus(
-        versions, paths, shortest, longest, cfg.on_the_fly, cfg.cache
-    )
+    return _shared_corpus(versions, paths, shortest, longest, cfg.on_the_fly, cfg.cache)
 
 
 @lru_cache(maxsize=8)

@@ -174,7 +174,9 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> BpeTokenizer:
     sentences = (" ".join(text.replace("<unk>", " ").split()) for text in texts)
     sentences = [sentence for sentence in sentences if sentence]
     if not sentences:
-        raise UserError("the training text is empty: there is nothing to train pieces on")
+        raise UserError(
+            "the training text is empty: there is nothing to train pieces on"
+        )
     model = io.BytesIO()
     try:
         spm.SentencePieceTrainer.train(

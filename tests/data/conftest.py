@@ -32,7 +32,7 @@ def make_cuts(directory, prefix, count, seed):
 
 @pytest.fixture(scope="session")
 def corpus_dir(tmp_path_factory):
-    """Holds `train.jsonl.gz`, `more.jsonl.gz` (60 and 10 cuts) and `plain.jsonl.gz` (no features)."""
+    """Holds the cuts `train` (60), `more` (10) and `plain` (`train` without features)."""
     directory = tmp_path_factory.mktemp("corpus")
     for prefix, count in (("train", 60), ("more", 10)):
         cuts = make_cuts(directory, prefix, count, seed=count)

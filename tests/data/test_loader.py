@@ -195,9 +195,7 @@ def test_on_the_fly_gives_the_stored_features(cfg, corpus_dir, tokenizer, worker
 
 
 def test_more_buckets_than_utterances(cfg, corpus_dir, tokenizer):
-    cfg = replace(
-        cfg, train_cuts=[str(corpus_dir / "more.jsonl.gz")], num_buckets=500
-    )
+    cfg = replace(cfg, train_cuts=[str(corpus_dir / "more.jsonl.gz")], num_buckets=500)
     assert len(flat(train_loader(cfg, tokenizer, 1, 0))) == 10
     assert len(flat(train_loader(replace(cfg, num_buckets=1), tokenizer, 1, 0))) == 10
 
@@ -248,7 +246,9 @@ def test_options_that_do_not_fit(cfg, tokenizer, corpus_dir):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_missing_features_are_told_in_one_line(cfg, corpus_dir, tokenizer, workers, tmp_path):
+def test_missing_features_are_told_in_one_line(
+    cfg, corpus_dir, tokenizer, workers, tmp_path
+):
     cuts = load_manifest(corpus_dir / "more.jsonl.gz")
     for cut in cuts:
         cut.features.storage_path = str(tmp_path / "gone.lca")

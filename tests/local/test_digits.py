@@ -21,7 +21,7 @@ pytest.importorskip("espeakng_loader")
 
 SIZES = {"train": 60, "dev": 10, "test": 13}
 
-# Espeak is one for a process and cannot be started twice: what uses it runs in processes of its own.
+# Espeak is one for a process and its state runs on: what uses it has a process to itself.
 HASHES = """
 import hashlib
 from espeak import Synthesizer
@@ -128,7 +128,12 @@ def test_noise(kind):
     assert np.mean(noise**2) == pytest.approx(1.0)
     power = np.abs(np.fft.rfft(noise)) ** 2
     low, high = power[200:1000].mean(), power[4000:8000].mean()
-    slope = {"white": (0.8, 1.3), "pink": (5, 20), "brown": (50, 400), "babble": (10, 200)}
+    slope = {
+        "white": (0.8, 1.3),
+        "pink": (5, 20),
+        "brown": (50, 400),
+        "babble": (10, 200),
+    }
     assert slope[kind][0] < low / high < slope[kind][1]
 
 

@@ -119,14 +119,17 @@ def check(corpus: Path) -> None:
 
 
 def _receive(response, path: Path, have: int, total: int) -> None:
-    with open(path, "ab" if have else "wb") as file, tqdm(
-        total=total or None,
-        initial=have,
-        unit="B",
-        unit_scale=True,
-        desc=path.name,
-        disable=not sys.stderr.isatty(),
-    ) as bar:
+    with (
+        open(path, "ab" if have else "wb") as file,
+        tqdm(
+            total=total or None,
+            initial=have,
+            unit="B",
+            unit_scale=True,
+            desc=path.name,
+            disable=not sys.stderr.isatty(),
+        ) as bar,
+    ):
         while chunk := response.read(1 << 16):
             file.write(chunk)
             bar.update(len(chunk))

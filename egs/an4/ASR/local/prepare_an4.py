@@ -21,7 +21,8 @@ from icefall_attn.data.features import SAMPLE_RATE
 from icefall_attn.data.manifests import write_part
 from icefall_attn.errors import UserError, run_main
 
-# Drawn once from the 74 training speakers: women and men as in the whole corpus, 3 to 5.
+# Picked from the 74 training speakers before any model was trained: three women and five men, about
+# as many of each as in the training and test sets.
 DEV_SPEAKERS = ("fjdn", "flrp", "fsaf2", "mcen", "mdxs", "mjda", "mmkw", "mtje")
 
 UTTERANCES = {"train": 948, "test": 130}
