@@ -23,6 +23,7 @@ from icefall_attn.attention import MECHANISMS, AttentionConfig
 from icefall_attn.data.batch import Batch
 from icefall_attn.encoder.conformer import ConformerConfig
 from icefall_attn.environment import environment_report
+from icefall_attn.nn.dropout import begin_step
 from icefall_attn.nn.lengths import subsampled
 from icefall_attn.rnnt.config import LossConfig
 from icefall_attn.training.allocator import keep_freed_memory
@@ -48,22 +49,28 @@ def main() -> None:
     optimizer = FlatOptimizer(model, OptimConfig(lr=1e-4))
     objective = Objective(model, LossConfig(warm_steps=0), drop=lambda *_: None)
     clock = Clock(model)
-    steps, rates = [], []
-    for index in range(args.steps + 1):
+    steps, rates = [], [product_rate()]
+    for _ in range(args.steps + 2):
+        steps.append(step(objective, optimizer, batch, clock))
         rates.append(product_rate())
-        seconds = step(objective, optimizer, batch, clock)
-        if index:  # the first one warms up
-            steps.append(seconds)
-    best, middle = min(steps), statistics.median(steps)
-    rate = max(rates)
+    # Each step is set against the products just before and after it: a shared machine's speed
+    # changes by the second. The first two steps warm up.
     work = 3 * forward_multiply_adds(args)
+    shares = sorted(
+        2 * work / seconds / (before + after)
+        for seconds, before, after in zip(steps[2:], rates[2:], rates[3:])
+    )
+    middle, rate = statistics.median(steps[2:]), statistics.median(rates[2:])
     if args.verbose:
         print(environment_report())
     print(f"model: {args.model}, attention {args.attention}, {count(model):.2f} M parameters")
     print(f"batch: {batch.features.size(0)} x {batch.durations[0]:g} s, {len(batch.tokens[0])} labels each")
-    print(f"step: median {middle:.3f} s, best {best:.3f} s of {args.steps}")
+    print(f"step: median {middle:.3f} s, best {min(steps[2:]):.3f} s of {args.steps}")
     print(f"work: {work / 1e9:.1f} G multiply-adds; plain product: {rate / 1e9:.1f} G multiply-adds/s")
-    print(f"share of the plain product's rate: {work / middle / rate:.3f} (best step {work / best / rate:.3f})")
+    print(
+        f"share of the plain product's rate: {statistics.median(shares):.3f} "
+        f"({shares[0]:.3f} to {shares[-1]:.3f})"
+    )
     print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
     print("time split:")
     for name, seconds in clock.split(middle).items():
@@ -74,7 +81,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=list(SIZES), default="seed", help="sizes (default: seed)")
     parser.add_argument("--attention", choices=list(MECHANISMS), default="rel_pos")
-    parser.add_argument("--steps", type=int, default=5, help="measured steps (default: 5)")
+    parser.add_argument("--steps", type=int, default=10, help="measured steps (default: 10)")
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--verbose", action="store_true", help="print the environment too")
     return parser.parse_args()
@@ -160,6 +167,7 @@ class Clock:
 def step(objective: Objective, optimizer: FlatOptimizer, batch: Batch, clock: Clock) -> float:
     """One training step; returns its seconds."""
     begin = time.perf_counter()
+    begin_step(objective.model, True)
     optimizer.zero_grad()
     terms = objective(batch, step=0, progress=0.0)
     forward = time.perf_counter()

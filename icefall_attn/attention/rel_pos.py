@@ -95,9 +95,9 @@ class RelPosAttention(nn.Module):
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
         table = context.shared
         assert table is not None
-        query = self.query(x)
-        content = split_heads((query + self.content_bias) * self.scale, self.heads)
-        placed = split_heads((query + self.position_bias) * self.scale, self.heads)
+        query = self.query(x) * self.scale
+        content = split_heads(query + self.content_bias * self.scale, self.heads)
+        placed = split_heads(query + self.position_bias * self.scale, self.heads)
         key = split_heads(self.key(x), self.heads)
         value = split_heads(self.value(x), self.heads)
         position = split_heads(self.position(table.to(x.dtype)).unsqueeze(0), self.heads)[0]
@@ -142,6 +142,9 @@ class RelPosScores(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, content: Tensor, placed: Tensor, key: Tensor, position: Tensor) -> Tensor:
+        # contiguous once, for the products of both passes
+        content, placed = content.contiguous(), placed.contiguous()
+        key, position = key.contiguous(), position.contiguous()
         ctx.save_for_backward(content, placed, key, position)
         scores = torch.matmul(content, key.transpose(2, 3))
         distances = torch.matmul(placed, position.transpose(1, 2))
@@ -155,10 +158,7 @@ class RelPosScores(torch.autograd.Function):
         by_distance = grad.new_zeros(*grad.shape[:3], position.size(1))
         _by_key(by_distance, key.size(2)).copy_(grad)
         grad_placed = torch.matmul(by_distance, position)
-        # one product per head over all queries of the batch
-        rows = by_distance.transpose(0, 1).flatten(1, 2)
-        queries = placed.transpose(0, 1).flatten(1, 2)
-        grad_position = torch.bmm(rows.transpose(1, 2), queries)
+        grad_position = torch.matmul(by_distance.transpose(2, 3), placed).sum(dim=0)
         return grad_content, grad_placed, grad_key, grad_position
 
 

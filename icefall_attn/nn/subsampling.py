@@ -55,10 +55,12 @@ class ConvSubsampling(nn.Module):
 class _FrontEnd(torch.autograd.Function):
     """Both convolutions and their ReLUs as matrix products, a few utterances at a time.
 
-    The first convolution's outputs are sorted by the parity of their places. Tap (i, j) of the
-    second one then meets parity class (i % 2, j % 2) moved by (i // 2, j // 2); with (b, t, f)
-    flattened to rows a move is an offset, and a tap one product of contiguous rows, without a
-    copy. Rows that wrap round the right or lower edge lie outside the output.
+    The first convolution's outputs are sorted into four classes by the parity of their places,
+    side by side in one wide row for every second frame and bin. Tap (i, j) of the second
+    convolution then meets class (i % 2, j % 2) moved by (i // 2, j // 2); with (b, t, f)
+    flattened to rows a move is an offset of rows, so that taps with equal moves are one product
+    of contiguous rows (`_products_of`), without a copy. Rows that wrap round the right or lower
+    edge lie outside the output.
 
     The backward pass computes the first convolution again (9 products an output, against 2 304
     in the second at 256 channels) in place of storing it.
@@ -66,43 +68,77 @@ class _FrontEnd(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, weight1, bias1, weight2, bias2) -> Tensor:
-        taps = weight2.permute(2, 3, 1, 0).contiguous()  # (3, 3, in, out)
+        channels = weight2.size(1)
         t_out, f_out = subsampled(x.size(1)), subsampled(x.size(2))
-        out = x.new_empty(x.size(0), t_out, f_out, taps.size(3))
-        for part in _parts(x, weight1.size(0)):
+        out = x.new_empty(x.size(0), t_out, f_out, weight2.size(0))
+        products = _products_of(weight2, x.size(2))
+        for part in _parts(x, channels):
             rows = _first_layer(_windows(x[part]), weight1, bias1)
-            y = bias2.repeat(rows.size(1), 1)
-            for i, j, phase, offset in _taps(x.size(2)):
-                y[: rows.size(1) - offset].addmm_(rows[phase, offset:], taps[i, j])
+            y = bias2.repeat(rows.size(0), 1)
+            for offset, columns, weight, _ in products:
+                y[: rows.size(0) - offset].addmm_(rows[offset:, columns], weight)
             out[part] = _grid(y, x[part])[:, :t_out, :f_out]
         out.relu_()
-        ctx.save_for_backward(x, weight1, bias1, taps, out)
+        ctx.save_for_backward(x, weight1, bias1, weight2, out)
         return out
 
     @staticmethod
     def backward(ctx, grad: Tensor):
-        x, weight1, bias1, taps, out = ctx.saved_tensors
+        x, weight1, bias1, weight2, out = ctx.saved_tensors
         t_out, f_out = out.shape[1:3]
+        grad = _relu_backward(grad, out)
+        grad_bias2 = grad.sum((0, 1, 2))
         grad_weight1, grad_bias1 = torch.zeros_like(weight1), torch.zeros_like(bias1)
-        grad_taps, grad_bias2 = torch.zeros_like(taps), torch.zeros_like(taps[0, 0, 0])
+        products = _products_of(weight2, x.size(2))
+        grad_products = [torch.zeros_like(weight) for _, _, weight, _ in products]
+        grad_y = grad_rows = x.new_zeros(0)
         for part in _parts(x, weight1.size(0)):
             windows = _windows(x[part])
             rows = _first_layer(windows, weight1, bias1)
-            grad_y = rows.new_zeros(rows.size(1), taps.size(3))
-            inner = _grid(grad_y, x[part])[:, :t_out, :f_out]
-            torch.mul(grad[part], out[part] > 0, out=inner)
-            grad_bias2 += grad_y.sum(0)
-            grad_rows = torch.zeros_like(rows)
-            for i, j, phase, offset in _taps(x.size(2)):
-                above = grad_y[: rows.size(1) - offset]
-                grad_rows[phase, offset:].addmm_(above, taps[i, j].t())
-                grad_taps[i, j].addmm_(rows[phase, offset:].t(), above)
-            grad_rows.mul_(rows > 0)
-            grad_rows = grad_rows.flatten(0, 1)
-            grad_weight1 += (grad_rows.t() @ windows).view_as(weight1)
-            grad_bias1 += grad_rows.sum(0)
-        grad_weight2 = grad_taps.permute(3, 2, 0, 1)
+            if grad_rows.shape != rows.shape:  # the first part, and a smaller last one
+                grad_rows = torch.empty_like(rows)
+                grad_y = rows.new_zeros(rows.size(0), weight2.size(0))  # stays 0 past edges
+            _grid(grad_y, x[part])[:, :t_out, :f_out] = grad[part]
+            for (offset, columns, weight, _), total in zip(products, grad_products):
+                above = grad_y[: rows.size(0) - offset]
+                if offset == 0:  # the first product covers all columns
+                    torch.mm(above, weight.t(), out=grad_rows)
+                else:
+                    grad_rows[offset:, columns].addmm_(above, weight.t())
+                total.addmm_(rows[offset:, columns].t(), above)
+            inner = _relu_backward(grad_rows, rows)
+            for each, window in zip(inner.chunk(4, dim=1), windows):
+                grad_weight1 += (each.t() @ window).view_as(weight1)
+            grad_bias1 += inner.sum(0).view(4, -1).sum(0)
+        grad_weight2 = torch.empty_like(weight2)
+        for (_, _, _, taps), total in zip(products, grad_products):
+            for (i, j), tap in zip(taps, total.chunk(len(taps))):
+                grad_weight2[:, :, i, j] = tap.t()
         return None, grad_weight1, grad_bias1, grad_weight2, grad_bias2
+
+
+def _products_of(weight: Tensor, bins: int):
+    """The second convolution as products: (row offset, columns, matrix, its taps) of each."""
+    half_f, channels = _half(bins), weight.size(1)
+    # the classes stand in the order (even t, even f), (odd, even), (even, odd), (odd, odd)
+    products = [
+        (0, 0, [(0, 0), (1, 0), (0, 1), (1, 1)]),
+        (1, 0, [(0, 2), (1, 2)]),
+        (half_f, 0, [(2, 0)]),
+        (half_f, 2, [(2, 1)]),
+        (half_f + 1, 0, [(2, 2)]),
+    ]
+    result = []
+    for offset, first, taps in products:
+        columns = slice(first * channels, (first + len(taps)) * channels)
+        matrix = torch.cat([weight[:, :, i, j].t() for i, j in taps])
+        result.append((offset, columns, matrix, taps))
+    return result
+
+
+def _relu_backward(grad: Tensor, out: Tensor) -> Tensor:
+    """``grad`` where the ReLU's output is above 0, else 0, in one pass."""
+    return torch.ops.aten.threshold_backward(grad, out, 0.0)
 
 
 def _half(size: int) -> int:
@@ -118,35 +154,27 @@ def _parts(x: Tensor, channels: int):
 
 
 def _windows(x: Tensor) -> Tensor:
-    """The 3x3 patches of ``(B, T, F)`` at even places, by the parity of half their place.
+    """The 3x3 patches of ``(B, T, F)`` at even places, by the class of half their place.
 
-    Returns ``(4 rows, 9)``, row (parity of t, parity of f, b, t // 2, f // 2). Places past an
-    edge hold values that nobody reads.
+    Returns ``(4, rows, 9)``, row (b, t // 2, f // 2). Places past an edge hold values that
+    nobody reads.
     """
     batch, frames, bins = x.shape
     half_t, half_f = _half(frames), _half(bins)
     x = F.pad(x, (0, 4 * half_f + 1 - bins, 0, 4 * half_t + 1 - frames))
     windows = x.unfold(1, 3, 2).unfold(2, 3, 2)
     windows = windows.reshape(batch, half_t, 2, half_f, 2, 9)
-    return windows.permute(2, 4, 0, 1, 3, 5).reshape(-1, 9)
+    return windows.permute(4, 2, 0, 1, 3, 5).reshape(4, -1, 9)
 
 
 def _first_layer(windows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """``(4, rows, C)``: ReLU of the first convolution at the four parity classes."""
-    out = torch.addmm(bias, windows, weight.flatten(1).t()).relu_()
-    return out.view(4, windows.size(0) // 4, -1)
+    """``(rows, 4 C)``: ReLU of the first convolution, the four classes side by side."""
+    out = bias.repeat(windows.size(1), 4)
+    for each, window in zip(out.chunk(4, dim=1), windows):
+        each.addmm_(window, weight.flatten(1).t())
+    return out.relu_()
 
 
 def _grid(rows: Tensor, x: Tensor) -> Tensor:
-    """Rows of one parity class as ``(B, T / 4, F / 4, C)``, sizes rounded up."""
+    """``(B, T / 4, F / 4, C)`` of rows, sizes rounded up."""
     return rows.view(x.size(0), _half(x.size(1)), _half(x.size(2)), -1)
-
-
-def _taps(bins: int):
-    """(i, j, parity class, row offset) of the nine taps."""
-    half_f = _half(bins)
-    return [
-        (i, j, 2 * (i % 2) + j % 2, (i // 2) * half_f + j // 2)
-        for i in range(3)
-        for j in range(3)
-    ]

@@ -35,7 +35,7 @@ class SpecAugmentConfig:
 class SpecAugment(nn.Module):
     """Masks and warps; padding is never touched and never enters a mask's mean.
 
-    Active in training mode only, and only while ``active`` (see `nn.dropout.set_active`).
+    Active in training mode only, and only while ``active`` (see `nn.dropout.begin_step`).
     """
 
     def __init__(self, config: SpecAugmentConfig):

@@ -16,7 +16,7 @@ from icefall_attn.data.loader import eval_loader, train_loader
 from icefall_attn.data.tokenizer import Tokenizer
 from icefall_attn.device import choose_device
 from icefall_attn.errors import UserError
-from icefall_attn.nn.dropout import set_active
+from icefall_attn.nn.dropout import begin_step
 from icefall_attn.nn.lengths import subsampled
 from icefall_attn.training import checkpoint as ckpt
 from icefall_attn.training.augment import SpecAugment
@@ -130,7 +130,7 @@ class Trainer:
     def _step(self, batches: List[Batch]) -> None:
         """One update from one or more batches, normalised by their encoder frames."""
         progress = self.progress
-        set_active(self.model, progress.step >= self.options.regularise_after)
+        begin_step(self.model, progress.step >= self.options.regularise_after)
         batches = [self.usable(batch).to(self.device) for batch in batches]
         frames = sum(
             subsampled(n) for batch in batches for n in batch.feature_lengths.tolist()
