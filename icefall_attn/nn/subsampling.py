@@ -68,33 +68,33 @@ class _FrontEnd(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, weight1, bias1, weight2, bias2) -> Tensor:
-        channels = weight2.size(1)
         t_out, f_out = subsampled(x.size(1)), subsampled(x.size(2))
         out = x.new_empty(x.size(0), t_out, f_out, weight2.size(0))
+        first = torch.cat((weight1.flatten(1), bias1[:, None]), dim=1)
         products = _products_of(weight2, x.size(2))
-        for part in _parts(x, channels):
-            rows = _first_layer(_windows(x[part]), weight1, bias1)
+        for part in _parts(x, weight2.size(1)):
+            rows = _first_layer(_windows(x[part]), first)
             y = bias2.repeat(rows.size(0), 1)
             for offset, columns, weight, _ in products:
                 y[: rows.size(0) - offset].addmm_(rows[offset:, columns], weight)
             out[part] = _grid(y, x[part])[:, :t_out, :f_out]
         out.relu_()
-        ctx.save_for_backward(x, weight1, bias1, weight2, out)
+        ctx.save_for_backward(x, first, weight2, out)
         return out
 
     @staticmethod
     def backward(ctx, grad: Tensor):
-        x, weight1, bias1, weight2, out = ctx.saved_tensors
+        x, first, weight2, out = ctx.saved_tensors
         t_out, f_out = out.shape[1:3]
-        grad = _relu_backward(grad, out)
+        grad = torch.ops.aten.threshold_backward(grad, out, 0.0)
         grad_bias2 = grad.sum((0, 1, 2))
-        grad_weight1, grad_bias1 = torch.zeros_like(weight1), torch.zeros_like(bias1)
+        grad_first = torch.zeros_like(first)
         products = _products_of(weight2, x.size(2))
         grad_products = [torch.zeros_like(weight) for _, _, weight, _ in products]
         grad_y = grad_rows = x.new_zeros(0)
-        for part in _parts(x, weight1.size(0)):
+        for part in _parts(x, weight2.size(1)):
             windows = _windows(x[part])
-            rows = _first_layer(windows, weight1, bias1)
+            rows = _first_layer(windows, first)
             if grad_rows.shape != rows.shape:  # the first part, and a smaller last one
                 grad_rows = torch.empty_like(rows)
                 grad_y = rows.new_zeros(rows.size(0), weight2.size(0))  # stays 0 past edges
@@ -106,15 +106,17 @@ class _FrontEnd(torch.autograd.Function):
                 else:
                     grad_rows[offset:, columns].addmm_(above, weight.t())
                 total.addmm_(rows[offset:, columns].t(), above)
-            inner = _relu_backward(grad_rows, rows)
-            for each, window in zip(inner.chunk(4, dim=1), windows):
-                grad_weight1 += (each.t() @ window).view_as(weight1)
-            grad_bias1 += inner.sum(0).view(4, -1).sum(0)
+            torch.ops.aten.threshold_backward.grad_input(
+                grad_rows, rows, 0.0, grad_input=grad_rows
+            )
+            for each, window in zip(grad_rows.chunk(4, dim=1), windows):
+                grad_first.addmm_(each.t(), window)
         grad_weight2 = torch.empty_like(weight2)
         for (_, _, _, taps), total in zip(products, grad_products):
             for (i, j), tap in zip(taps, total.chunk(len(taps))):
                 grad_weight2[:, :, i, j] = tap.t()
-        return None, grad_weight1, grad_bias1, grad_weight2, grad_bias2
+        grad_weight1 = grad_first[:, :9].reshape(-1, 1, 3, 3)
+        return None, grad_weight1, grad_first[:, 9], grad_weight2, grad_bias2
 
 
 def _products_of(weight: Tensor, bins: int):
@@ -136,11 +138,6 @@ def _products_of(weight: Tensor, bins: int):
     return result
 
 
-def _relu_backward(grad: Tensor, out: Tensor) -> Tensor:
-    """``grad`` where the ReLU's output is above 0, else 0, in one pass."""
-    return torch.ops.aten.threshold_backward(grad, out, 0.0)
-
-
 def _half(size: int) -> int:
     """Half the outputs, rounded up, of a 3-wide convolution with stride 2."""
     return ((size - 1) // 2 + 1) // 2
@@ -156,22 +153,24 @@ def _parts(x: Tensor, channels: int):
 def _windows(x: Tensor) -> Tensor:
     """The 3x3 patches of ``(B, T, F)`` at even places, by the class of half their place.
 
-    Returns ``(4, rows, 9)``, row (b, t // 2, f // 2). Places past an edge hold values that
-    nobody reads.
+    Returns ``(4, rows, 10)``, row (b, t // 2, f // 2); the last column is 1, for the bias.
+    Places past an edge hold values that nobody reads.
     """
     batch, frames, bins = x.shape
     half_t, half_f = _half(frames), _half(bins)
     x = F.pad(x, (0, 4 * half_f + 1 - bins, 0, 4 * half_t + 1 - frames))
     windows = x.unfold(1, 3, 2).unfold(2, 3, 2)
     windows = windows.reshape(batch, half_t, 2, half_f, 2, 9)
-    return windows.permute(4, 2, 0, 1, 3, 5).reshape(4, -1, 9)
+    windows = F.pad(windows, (0, 1), value=1.0)
+    return windows.permute(4, 2, 0, 1, 3, 5).reshape(4, -1, 10)
 
 
-def _first_layer(windows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def _first_layer(windows: Tensor, weight: Tensor) -> Tensor:
     """``(rows, 4 C)``: ReLU of the first convolution, the four classes side by side."""
-    out = bias.repeat(windows.size(1), 4)
+    channels = weight.size(0)
+    out = windows.new_empty(windows.size(1), 4 * channels)
     for each, window in zip(out.chunk(4, dim=1), windows):
-        each.addmm_(window, weight.flatten(1).t())
+        torch.mm(window, weight.t(), out=each)
     return out.relu_()
 
 
