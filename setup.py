@@ -37,7 +37,8 @@ setup(
         "soundfile>=0.12",
         "sentencepiece>=0.2",
         "kaldialign>=0.9",
-        "jsonargparse>=4.40",
+        "jsonargparse>=4.49",
+        "docstring_parser",  # the options' help texts, for jsonargparse
         "PyYAML>=6",
         "tensorboard>=2.14",
         "six",  # imported by torch 1.13's TensorBoard writer

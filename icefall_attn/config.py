@@ -87,7 +87,7 @@ def parse(cls: Type[Any], args: Optional[List[str]] = None, **parser_options: An
     try:
         values = parser.parse_args(_underscores(sys.argv[1:] if args is None else args))
         values.pop("config", None)
-        return cls(**vars(parser.instantiate_classes(values)))
+        return cls(**vars(parser.instantiate(values)))
     except UserError:
         raise
     except Exception as error:  # jsonargparse and the dataclasses raise many kinds

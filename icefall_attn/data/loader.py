@@ -27,30 +27,33 @@ __all__ = ["DataConfig", "TrainLoader", "EvalLoader", "train_loader", "eval_load
 
 @dataclass
 class DataConfig:
-    """What is trained on, and how it is cut into batches."""
+    """What is trained on, and how it is cut into batches.
+
+    Attributes:
+      train_cuts: files of cuts to train on.
+      valid_cuts: files of cuts to choose the model by.
+      lang_dir: directory of the tokens.
+      max_duration: seconds of audio in a batch, padding included.
+      num_buckets: groups of similar duration that a batch is drawn from.
+      num_workers: processes that load data; 0 loads in the training process.
+      min_utterance: seconds; shorter utterances are left out of training.
+      max_utterance: seconds; longer utterances are left out of training.
+      on_the_fly: compute features from audio instead of reading stored ones.
+      cache: keep the features in memory (small corpora; needs num_workers=0).
+      sort_first_epoch: go through epoch 1 by rising duration.
+    """
 
     train_cuts: List[str] = field(default_factory=list)
-    """Files of cuts to train on."""
     valid_cuts: List[str] = field(default_factory=list)
-    """Files of cuts to choose the model by."""
     lang_dir: str = "data/lang"
-    """Directory of the tokens."""
     max_duration: float = 200.0
-    """Seconds of audio in a batch, padding included; training may go over by one utterance."""
     num_buckets: int = 30
-    """Groups of similar duration that a batch is drawn from."""
     num_workers: int = 2
-    """Processes that load data; 0 loads in the training process."""
     min_utterance: float = 0.1
-    """Seconds; shorter utterances are left out of training."""
     max_utterance: float = 30.0
-    """Seconds; longer utterances are left out of training."""
     on_the_fly: bool = False
-    """Compute features from audio instead of reading stored ones."""
     cache: bool = False
-    """Keep the features in memory (small corpora; needs num_workers=0)."""
     sort_first_epoch: bool = False
-    """Go through epoch 1 by rising duration."""
 
 
 def train_loader(

@@ -63,6 +63,12 @@ class ConformerConfig:
                 f"encoder.dim must be even and a multiple of encoder.heads={self.heads}, "
                 f"not {self.dim}"
             )
+        if self.conv_norm not in ("batch", "layer"):
+            raise ValueError(f"conv_norm must be 'batch' or 'layer', not {self.conv_norm!r}")
+        if self.kernel_size % 2 == 0:
+            raise ValueError(f"encoder.kernel_size must be odd, not {self.kernel_size}")
+        if self.feature_dim < 7:
+            raise ValueError(f"encoder.feature_dim must be 7 or more, not {self.feature_dim}")
         if self.input_positions not in ("auto", "absolute", "none"):
             raise ValueError(
                 "input_positions must be 'auto', 'absolute' or 'none', "

@@ -21,10 +21,6 @@ class ConvolutionModule(nn.Module):
 
     def __init__(self, dim: int, kernel_size: int, norm: str, dropout: float):
         super().__init__()
-        if kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size must be odd, not {kernel_size}")
-        if norm not in ("batch", "layer"):
-            raise ValueError(f"conv_norm must be 'batch' or 'layer', not {norm!r}")
         self.pointwise_in = nn.Linear(dim, 2 * dim)
         self.depthwise = nn.Conv1d(
             dim, dim, kernel_size, padding=kernel_size // 2, groups=dim

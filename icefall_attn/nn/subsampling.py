@@ -24,8 +24,6 @@ class ConvSubsampling(nn.Module):
 
     def __init__(self, feature_dim: int, channels: int, dim: int):
         super().__init__()
-        if feature_dim < 7:
-            raise ValueError(f"feature_dim must be at least 7, not {feature_dim}")
         self.conv1 = nn.Conv2d(1, channels, kernel_size=3, stride=2)
         self.conv2 = nn.Conv2d(channels, channels, kernel_size=3, stride=2)
         self.linear = nn.Linear(subsampled(feature_dim) * channels, dim)

@@ -37,6 +37,17 @@ class TransducerConfig:
     inter_ctc_layer: int = 0
     vocab_size: int = 0
 
+    def __post_init__(self):
+        if self.feature_norm not in ("utterance", "none"):
+            raise ValueError(
+                f"model.feature_norm must be 'utterance' or 'none', not {self.feature_norm!r}"
+            )
+        if not 0 <= self.inter_ctc_layer < self.encoder.num_layers:
+            raise ValueError(
+                f"model.inter_ctc_layer must be below num_layers={self.encoder.num_layers}, "
+                f"not {self.inter_ctc_layer}"
+            )
+
 
 class Losses(NamedTuple):
     """Losses per utterance, each ``(B,)`` float32; those that are not computed are None."""
@@ -58,11 +69,6 @@ class Transducer(nn.Module):
         super().__init__()
         if config.vocab_size < 2:
             raise ValueError(f"vocab_size must be at least 2, not {config.vocab_size}")
-        if not 0 <= config.inter_ctc_layer < config.encoder.num_layers:
-            raise ValueError(
-                f"inter_ctc_layer must be below num_layers={config.encoder.num_layers}, "
-                f"not {config.inter_ctc_layer}"
-            )
         self.config = config
         self.vocab_size = config.vocab_size
         dim, predictor_dim = config.encoder.dim, config.predictor.dim

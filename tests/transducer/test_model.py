@@ -143,7 +143,10 @@ def test_seed_sized_model_has_the_parameters_of_the_source():
         (lambda: PredictorConfig(kind="gru"), "'gru'"),
         (lambda: ConformerConfig(dim=10, heads=4), "not 10"),
         (lambda: ConformerConfig(attention=AttentionConfig(kind="none")), "'none'"),
-        (lambda: Transducer(small(inter_ctc_layer=2)), "not 2"),
+        (lambda: small(inter_ctc_layer=2), "not 2"),
+        (lambda: small(feature_norm="global"), "'global'"),
+        (lambda: ConformerConfig(conv_norm="group"), "'group'"),
+        (lambda: ConformerConfig(kernel_size=4), "not 4"),
         (lambda: LossConfig(prune_range=1), "not 1"),
     ],
 )

@@ -1,29 +1,4 @@
 #!/usr/bin/env bash
-# Decodes AN4's dev and test sets, one stage for each search, and prints the table of word error rates.
-. "$(dirname "${BASH_SOURCE[0]}")/../../../tools/recipe.sh"
-
-searches="greedy_search modified_beam_search fast_beam_search"
-common_options 3
-option exp-dir path exp "the experiment"
-option methods "some:${searches// /|}" "$searches" "searches, in the order of the stages"
-option avg count 5 "number of checkpoints to average"
-option by one:valid-loss\|epoch valid-loss "which ones: the best on the dev set, or the last"
-option checkpoint string "" "one checkpoint of the experiment, instead of an average"
-pass_on "options of icefall-attn-decode"
-parse_options "$@"
-
-work_dir=$exp_dir
-model=(--avg "$avg" --by "$by")
-[ -z "$checkpoint" ] || model=(--checkpoint "$checkpoint")
-
-number=0
-for method in $methods; do
-  # Each search stands on the model alone, not on the search before it.
-  needs "run ./train.sh first" "$exp_dir/config.yaml" "$exp_dir"/*.pt data/fbank/an4_cuts_{dev,test}.jsonl.gz
-  run_stage $((number += 1)) "$method" icefall-attn-decode --exp-dir "$exp_dir" "${model[@]}" \
-    --cuts dev=data/fbank/an4_cuts_dev.jsonl.gz test=data/fbank/an4_cuts_test.jsonl.gz \
-    --search.method "$method" "${extra[@]}"
-done
-
-use_environment
-icefall-attn-results --exp-dir "$exp_dir"
+# Decodes the dev and test sets of AN4, one stage for each search, and prints the table of word error rates.
+corpus=an4 sets="dev test"
+. "$(dirname "${BASH_SOURCE[0]}")/../../../tools/stages/decode.sh"

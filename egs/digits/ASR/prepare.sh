@@ -9,7 +9,7 @@ option train-size count 2000 "utterances for training"
 option dev-size count 104 "utterances of the dev set"
 option test-size count 240 "utterances of the test set"
 option token-kind one:char\|bpe bpe "kind of tokens"
-option vocab-size count 28 "number of tokens, for bpe"
+option vocab-size count 29 "number of tokens, for bpe"
 option speeds numbers "" "speeds at which the training speech is used once more"
 parse_options "$@"
 

@@ -1,0 +1,68 @@
+"""The command line and the files that describe a run."""
+
+import pytest
+import yaml
+
+from icefall_attn.attention import MECHANISMS
+from icefall_attn.config import RunConfig, from_dict, parse, save_yaml, to_dict
+from icefall_attn.errors import UserError
+
+
+def test_defaults_survive_a_dictionary():
+    config = RunConfig()
+    assert from_dict(RunConfig, to_dict(config)) == config
+
+
+def test_later_values_win(tmp_path):
+    path = tmp_path / "train.yaml"
+    path.write_text("train:\n  seed: 7\nmodel:\n  encoder:\n    dim: 96\n    num_layers: 3\n")
+    config = parse(RunConfig, ["--config", str(path), "--model.encoder.dim", "64"])
+    assert (config.train.seed, config.model.encoder.dim) == (7, 64)
+    assert config.model.encoder.num_layers == 3
+
+
+def test_dashes_and_equals_signs():
+    config = parse(RunConfig, ["--exp-dir=a-b", "--train.max-steps", "5"])
+    assert (config.exp_dir, config.train.max_steps) == ("a-b", 5)
+
+
+def test_options_of_a_mechanism_are_on_the_command_line():
+    arguments = ["--model.encoder.attention.kind", "rel_pos"]
+    arguments += ["--model.encoder.attention.rel_pos.legacy_symmetric", "true"]
+    attention = parse(RunConfig, arguments).model.encoder.attention
+    assert attention.kind == "rel_pos" and attention.rel_pos.legacy_symmetric is True
+    assert set(to_dict(attention)) <= {"kind", *MECHANISMS}
+
+
+def test_a_saved_file_gives_the_same_run(tmp_path):
+    config = parse(RunConfig, ["--optim.lr", "3e-3", "--model.encoder.attention.kind", "full"])
+    save_yaml(config, tmp_path / "config.yaml")
+    assert parse(RunConfig, ["--config", str(tmp_path / "config.yaml")]) == config
+    plain = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    assert plain["optim"]["lr"] == 3e-3
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--model.encoder.attention.kind", "none"], "attention.kind must be one of full, rel_pos"),
+        (["--train.num_layer", "3"], "--train.num_layer"),
+        (["--optim.lr", "fast"], "fast"),
+        (["--train.accumulate", "0"], "train.accumulate must be at least 1, not 0"),
+        (["--model.encoder.dim", "10"], "not 10"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["--model.encoder.conv_norm", "group"], "'group'"),
+    ],
+)
+def test_mistakes_are_one_line_that_names_them(arguments, words):
+    with pytest.raises(UserError) as error:
+        parse(RunConfig, arguments)
+    message = str(error.value)
+    assert words in message and "\n" not in message
+
+
+def test_unknown_names_in_a_checkpoint_are_refused():
+    values = to_dict(RunConfig())
+    values["model"]["encoder"]["flux"] = 1
+    with pytest.raises(UserError, match="'flux' for ConformerConfig"):
+        from_dict(RunConfig, values)

@@ -1,0 +1,32 @@
+# Sourced by a recipe's decode.sh, which sets corpus, the prefix of its files of cuts, and sets, what to decode.
+. "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
+
+searches="greedy_search modified_beam_search fast_beam_search"
+common_options 3
+option exp-dir path exp "the experiment"
+option methods "some:${searches// /|}" "$searches" "searches, in the order of the stages"
+option avg count 5 "number of checkpoints to average"
+option by one:valid-loss\|epoch valid-loss "which ones: the best on the dev set, or the last"
+option checkpoint string "" "one checkpoint of the experiment, instead of an average"
+pass_on "options of icefall-attn-decode"
+parse_options "$@"
+
+work_dir=$exp_dir
+model=(--avg "$avg" --by "$by")
+[ -z "$checkpoint" ] || model=(--checkpoint "$checkpoint")
+files=() cuts=()
+for set in $sets; do
+  files+=("data/fbank/${corpus}_cuts_$set.jsonl.gz")
+  cuts+=("$set=${files[-1]}")
+done
+
+number=0
+for method in $methods; do
+  # Each search stands on the model alone, not on the search before it.
+  needs "run ./train.sh first" "$exp_dir/config.yaml" "$exp_dir"/*.pt "${files[@]}"
+  run_stage $((number += 1)) "$method" icefall-attn-decode --exp-dir "$exp_dir" "${model[@]}" \
+    --cuts "${cuts[@]}" --search.method "$method" "${extra[@]}"
+done
+
+use_environment
+icefall-attn-results --exp-dir "$exp_dir"
