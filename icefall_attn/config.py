@@ -79,7 +79,7 @@ def parse(cls: Type[Any], args: Optional[List[str]] = None, **parser_options: An
     Raises:
       UserError: for an unknown option or a bad value, naming it.
     """
-    parser = ArgumentParser(exit_on_error=False, **parser_options)
+    parser = ArgumentParser(exit_on_error=False, allow_abbrev=False, **parser_options)
     parser.add_argument(
         "--config", action=ActionConfigFile, help="YAML file with any of the options below"
     )

@@ -10,7 +10,9 @@ from icefall_attn.errors import UserError
 
 def experiment_parser(prog: str, description: str) -> ArgumentParser:
     """A parser with the options that choose a model and a search."""
-    parser = ArgumentParser(prog=prog, description=description, exit_on_error=False)
+    parser = ArgumentParser(
+        prog=prog, description=description, exit_on_error=False, allow_abbrev=False
+    )
     parser.add_argument(
         "--exp-dir",
         required=True,

@@ -19,6 +19,7 @@ from icefall_attn.errors import UserError
 from icefall_attn.nn.dropout import begin_step
 from icefall_attn.nn.lengths import subsampled
 from icefall_attn.training import checkpoint as ckpt
+from icefall_attn.training.allocator import keep_freed_memory
 from icefall_attn.training.augment import SpecAugment
 from icefall_attn.training.metrics import Metrics
 from icefall_attn.training.monitor import Monitor
@@ -69,6 +70,8 @@ class Trainer:
         self.tokenizer = tokenizer
         self.exp_dir = Path(config.exp_dir)
         self.device = choose_device(config.train.device)
+        if self.device.type == "cpu":
+            keep_freed_memory()
         seed_everything(config.train.seed)
         self.model = Transducer(config.model).to(self.device)
         if config.spec_augment.enabled:

@@ -94,7 +94,7 @@ def test_reports_agree_with_each_other(first_run, checkout, method):
     (nbest,) = results.glob("nbest-test-*.jsonl")
     for line in nbest.read_text().splitlines():
         entry = json.loads(line)
-        assert entry["nbest"][0]["text"].split() == pairs["hyp"][entry["id"]]
+        assert entry["hyps"][0]["text"].split() == pairs["hyp"][entry["id"]]
 
 
 def test_the_second_run_does_nothing_again(first_run, checkout):
