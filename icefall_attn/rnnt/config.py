@@ -11,17 +11,22 @@ class LossConfig:
     over the batch divided by its encoder frames.
 
     Attributes:
-      prune_range: labels R kept per frame.
+      backend: who sums over alignments: ``k2``, ``torch``, or ``auto`` (k2 if it can be imported).
+      prune_range: labels R kept per frame; raised for a batch where it could not cover.
       rnnt_type: ``regular``, ``modified`` or ``constrained``, as k2 defines them.
       lm_scale: share of the predictor's own distribution in the simple loss.
       am_scale: share of the encoder's own distribution in the simple loss.
       simple_scale: weight of the simple loss.
       warm_steps: steps during which the pruned loss weighs 0; 0.1 as long again, 1 after that.
-      delay_penalty: favours early symbols, see k2.
+      delay_penalty: favours early symbols.
+      fast_emit: share by which the gradient of labels is raised over that of blanks (FastEmit).
+      negligible: cells whose gradient is below this share of the largest are left out of the backward pass
+        of the joiner.
       ctc_scale: weight of the auxiliary CTC at the first step, if the model has a CTC head.
       ctc_scale_end: its weight at the last step; it falls linearly.
     """
 
+    backend: str = "auto"
     prune_range: int = 5
     rnnt_type: str = "regular"
     lm_scale: float = 0.25
@@ -29,10 +34,14 @@ class LossConfig:
     simple_scale: float = 0.5
     warm_steps: int = 500
     delay_penalty: float = 0.0
+    fast_emit: float = 0.0
+    negligible: float = 1e-4
     ctc_scale: float = 0.7
     ctc_scale_end: float = 0.3
 
     def __post_init__(self):
+        if self.backend not in ("auto", "k2", "torch"):
+            raise ValueError(f"loss.backend must be 'auto', 'k2' or 'torch', not {self.backend!r}")
         if self.prune_range < 2:
             raise ValueError(f"loss.prune_range must be at least 2, not {self.prune_range}")
         if self.rnnt_type not in ("regular", "modified", "constrained"):

@@ -1,12 +1,15 @@
 """The pruned transducer loss (Kuang et al. 2022, "Pruned RNN-T for fast, memory-efficient ASR training")."""
 
-from typing import Callable, Tuple
+from typing import Tuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from icefall_attn.rnnt import k2_backend as backend
+from icefall_attn.rnnt.arcs import close, pruned_arcs, smoothed_arcs
 from icefall_attn.rnnt.config import LossConfig
+from icefall_attn.rnnt.joined import join_cells
+from icefall_attn.rnnt.lattice import choose_backend, score_and_occupation, total_score
+from icefall_attn.rnnt.ranges import covering_range, prune_ranges
 
 
 def pruned_transducer_loss(
@@ -15,7 +18,7 @@ def pruned_transducer_loss(
     simple_predictor: Tensor,
     encoder: Tensor,
     predictor: Tensor,
-    joiner: Callable[[Tensor, Tensor], Tensor],
+    output: nn.Linear,
     labels: Tensor,
     label_lengths: Tensor,
     lengths: Tensor,
@@ -26,47 +29,68 @@ def pruned_transducer_loss(
     Args:
       simple_encoder: ``(B, T', V)``, the encoder's part of the simple joiner.
       simple_predictor: ``(B, U + 1, V)``, the predictor's part.
-      encoder: ``(B, T', J)``, input of the joiner.
-      predictor: ``(B, U + 1, J)``, input of the joiner.
-      joiner: ``(B, T', 1, J)`` and ``(B, T', R, J)`` to logits ``(B, T', R, V)``.
+      encoder: ``(B, T', J)``, input of the joiner's tanh.
+      predictor: ``(B, U + 1, J)``, its other input.
+      output: the joiner's output layer, J to V.
       labels: ``(B, U)``; padding may hold anything.
-      label_lengths: ``(B,)``, each from 1 to the frames of the utterance.
-      lengths: ``(B,)`` encoder frames.
+      label_lengths: ``(B,)``; 0 is allowed.
+      lengths: ``(B,)`` encoder frames, at least 1.
       config: the options.
 
     Returns:
-      Both losses per utterance, ``(B,)`` float32 in nats. The recursions run in float32
-      whatever autocast says.
+      Both losses per utterance, ``(B,)`` float32 in nats; infinite where no alignment exists. The
+      lattice is in float32 whatever autocast says.
     """
-    # k2 wants room for every label of the padded batch, and a valid id everywhere
-    padding = torch.arange(labels.size(1), device=labels.device) >= label_lengths.unsqueeze(1)
-    labels = labels.masked_fill(padding, 0)
-    boundary = backend.make_boundary(label_lengths, lengths)
+    backend = choose_backend(config.backend)
+    labels = _clean(labels, label_lengths)
     with torch.autocast(encoder.device.type, enabled=False):
-        simple, occupation = backend.smoothed_loss(
-            simple_encoder.float(), simple_predictor.float(), labels, boundary, config
+        simple, ranges = simple_loss(
+            simple_encoder, simple_predictor, labels, label_lengths, lengths, config
         )
-    ranges = backend.prune_ranges(occupation, boundary, config.prune_range)
-    logits = joiner(encoder.unsqueeze(2), gather_labels(predictor, ranges))
+    blank, label = join_cells(
+        encoder, predictor, output.weight, output.bias, labels, ranges, config.negligible
+    )
     with torch.autocast(encoder.device.type, enabled=False):
-        pruned = backend.pruned_loss(logits.float(), labels, ranges, boundary, config)
-    return simple, pruned
+        px, py = pruned_arcs(blank, label, ranges, predictor.size(1))
+        px, py = close(px, py, lengths, config)
+        score = total_score(px, py, label_lengths, lengths, backend, config.fast_emit)
+    return simple, -score
 
 
-def gather_labels(predictor: Tensor, ranges: Tensor) -> Tensor:
-    """The predictor's outputs that each frame keeps.
+def simple_loss(
+    am: Tensor,
+    lm: Tensor,
+    labels: Tensor,
+    label_lengths: Tensor,
+    lengths: Tensor,
+    config: LossConfig,
+) -> Tuple[Tensor, Tensor]:
+    """The loss of the simple joiner ``(B,)`` and the ranges ``(B, T', R)`` it suggests."""
+    backend = choose_backend(config.backend)
+    px, py = smoothed_arcs(am.float(), lm.float(), labels, label_lengths, config)
+    px, py = close(px, py, lengths, config)
+    total, px_grad, py_grad = score_and_occupation(px, py, label_lengths, lengths, backend)
+    regular = config.rnnt_type == "regular"
+    width = covering_range(config.prune_range, label_lengths, lengths, regular)
+    return -total, prune_ranges(px_grad, py_grad, label_lengths, lengths, width)
 
-    k2 1.23.4's own function makes a ``(B, T', U + 1, J)`` tensor in its backward pass; this one
-    does not.
 
-    Args:
-      predictor: ``(B, U + 1, J)``.
-      ranges: ``(B, T', R)`` positions.
+def full_loss(
+    logits: Tensor, labels: Tensor, label_lengths: Tensor, lengths: Tensor, config: LossConfig
+) -> Tensor:
+    """The unpruned loss ``(B,)`` of logits ``(B, T', U + 1, V)``: for reference, it needs much memory."""
+    labels = _clean(labels, label_lengths)
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    log_probs = logits.log_softmax(dim=3, dtype=dtype)
+    py = log_probs[..., 0].transpose(1, 2)
+    index = labels[:, None, :, None].expand(-1, log_probs.size(1), -1, 1)
+    px = log_probs[:, :, :-1].gather(3, index).squeeze(3).transpose(1, 2)
+    px, py = close(px, py, lengths, config)
+    backend = choose_backend(config.backend)
+    return -total_score(px, py, label_lengths, lengths, backend, config.fast_emit)
 
-    Returns:
-      ``(B, T', R, J)``.
-    """
-    batch, positions, dim = predictor.shape
-    first = torch.arange(batch, device=ranges.device)[:, None, None] * positions
-    rows = predictor.reshape(-1, dim).index_select(0, (ranges + first).flatten())
-    return rows.view(*ranges.shape, dim)
+
+def _clean(labels: Tensor, label_lengths: Tensor) -> Tensor:
+    """Labels with blank in their padding: a valid id everywhere."""
+    padding = torch.arange(labels.size(1), device=labels.device) >= label_lengths.unsqueeze(1)
+    return labels.masked_fill(padding, 0)

@@ -6,8 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from icefall_attn.data.batch import Batch
-from icefall_attn.rnnt import k2_backend as backend
+from icefall_attn.rnnt.arcs import close, smoothed_arcs
 from icefall_attn.rnnt.config import LossConfig
+from icefall_attn.rnnt.lattice import choose_backend
+from icefall_attn.rnnt.lattice import occupation as arc_occupation
 from icefall_attn.training.objective import pad_labels
 from icefall_attn.training.usable import select
 
@@ -50,12 +52,13 @@ def occupation(model: nn.Module, batch: Batch, loss: LossConfig) -> Tensor:
     """How probable it is to be after u labels at frame t, by the simple joiner: ``(U + 1, T')``."""
     labels, label_lengths = pad_labels(batch.tokens, batch.features.device)
     encoder_out, lengths = model.encode(batch.features, batch.feature_lengths)
-    with torch.enable_grad():  # k2 finds occupations as gradients
-        am = model.simple_encoder(encoder_out).detach().float().requires_grad_()
-        lm = model.simple_predictor(model.predictor(labels)).detach().float()
-        boundary = backend.make_boundary(label_lengths, lengths)
-        _, (_, blank_arcs) = backend.smoothed_loss(am, lm, labels, boundary, loss)
-    return blank_arcs[0].detach().cpu()
+    am = model.simple_encoder(encoder_out).float()
+    lm = model.simple_predictor(model.predictor(labels)).float()
+    px, py = smoothed_arcs(am, lm, labels, label_lengths, loss)
+    px, py = close(px, py, lengths, loss)
+    backend = choose_backend(loss.backend)
+    _, _, blank_arcs = arc_occupation(px, py, label_lengths, lengths, backend)
+    return blank_arcs[0].cpu()
 
 
 def _attention_figure(weights: List[Tensor]):

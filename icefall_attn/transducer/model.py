@@ -119,7 +119,7 @@ class Transducer(nn.Module):
             simple_predictor=self.simple_predictor(predicted),
             encoder=self.joiner.project_encoder(outputs[-1]),
             predictor=self.joiner.project_predictor(predicted),
-            joiner=self.joiner,
+            output=self.joiner.output,
             labels=labels,
             label_lengths=label_lengths,
             lengths=lengths,

@@ -1,0 +1,188 @@
+"""The sum over all alignments of a transducer lattice, and how probable each arc is.
+
+A lattice is given by the log-probabilities of its arcs:
+
+* ``px[b, s, t]``: label s + 1 is emitted at frame t after s labels;
+* ``py[b, s, t]``: blank is emitted at frame t after s labels.
+
+For the ``regular`` topology px is ``(B, U, T' + 1)``, its column T' being -inf: a label takes no
+time, and the last arc is a blank. For ``modified`` and ``constrained`` it is ``(B, U, T')``: a label
+also moves on to the next frame. py is ``(B, U + 1, T')``.
+"""
+
+from typing import Tuple
+
+import torch
+from torch import Tensor
+
+from icefall_attn.errors import UserError
+
+try:
+    import k2
+except ImportError:
+    k2 = None
+
+# Stands for -inf where infinities would give NaN in differences. Sums of it over the frames of an
+# utterance keep 6 digits after the point in float64, and no real loss comes near it.
+FLOOR = -1e6
+
+
+def k2_available() -> bool:
+    """Whether k2 can be imported."""
+    return k2 is not None
+
+
+def choose_backend(name: str) -> str:
+    """``auto`` is k2 if it can be imported, otherwise torch.
+
+    Raises:
+      UserError: for k2 where it is missing.
+    """
+    if name == "auto":
+        return "k2" if k2_available() else "torch"
+    if name == "k2" and not k2_available():
+        raise UserError("loss.backend=k2 but k2 cannot be imported; use loss.backend=torch")
+    return name
+
+
+def total_score(
+    px: Tensor,
+    py: Tensor,
+    label_lengths: Tensor,
+    lengths: Tensor,
+    backend: str,
+    fast_emit: float = 0.0,
+) -> Tensor:
+    """Log of the summed probability of all alignments, ``(B,)``, differentiable.
+
+    Args:
+      px: label arcs, see the module; float32 or float64.
+      py: blank arcs.
+      label_lengths: ``(B,)`` labels of each utterance, 0 allowed.
+      lengths: ``(B,)`` frames of each utterance.
+      backend: ``k2`` or ``torch``. Torch works in float64 inside.
+      fast_emit: the gradient of label arcs is multiplied by 1 + this (Yu et al. 2021, "FastEmit",
+        eq. 12); the value stays.
+    """
+    total, px_grad, py_grad = occupation(px, py, label_lengths, lengths, backend)
+    return _Known.apply(total, px, py, (1.0 + fast_emit) * px_grad, py_grad)
+
+
+def score_and_occupation(
+    px: Tensor, py: Tensor, label_lengths: Tensor, lengths: Tensor, backend: str
+) -> Tuple[Tensor, Tensor, Tensor]:
+    """`total_score`, differentiable, and the `occupation` that it computed on the way."""
+    total, px_grad, py_grad = occupation(px, py, label_lengths, lengths, backend)
+    return _Known.apply(total, px, py, px_grad, py_grad), px_grad, py_grad
+
+
+def occupation(
+    px: Tensor, py: Tensor, label_lengths: Tensor, lengths: Tensor, backend: str
+) -> Tuple[Tensor, Tensor, Tensor]:
+    """The total score and the probability of each arc being on the alignment.
+
+    Returns:
+      ``(B,)``, and tensors like px and py, 0 outside of the utterances.
+    """
+    px, py = px.detach(), py.detach()
+    if backend == "k2":
+        return _k2_occupation(px, py, label_lengths, lengths)
+    return _torch_occupation(px, py, label_lengths, lengths)
+
+
+class _Known(torch.autograd.Function):
+    """A value ``(B,)`` whose gradients are known already."""
+
+    @staticmethod
+    def forward(ctx, value, px, py, px_grad, py_grad):
+        ctx.save_for_backward(px_grad, py_grad)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        px_grad, py_grad = ctx.saved_tensors
+        grad = grad[:, None, None]
+        return None, px_grad * grad, py_grad * grad, None, None
+
+
+def _k2_occupation(px, py, label_lengths, lengths):
+    if px.size(1) == 0:  # k2 wants room for a label
+        px = px.new_full((px.size(0), 1, px.size(2)), float("-inf"))
+        py = torch.nn.functional.pad(py, (0, 0, 0, 1), value=float("-inf"))
+        total, px_grad, py_grad = _k2_occupation(px, py, label_lengths, lengths)
+        return total, px_grad[:, :0], py_grad[:, :1]
+    boundary = torch.zeros(px.size(0), 4, dtype=torch.int64, device=px.device)
+    boundary[:, 2] = label_lengths
+    boundary[:, 3] = lengths
+    total, grads = k2.mutual_information_recursion(px, py, boundary, return_grad=True)
+    return total, *grads
+
+
+def _torch_occupation(px, py, label_lengths, lengths):
+    dtype = px.dtype
+    time_free = px.size(2) == py.size(2) + 1  # labels take no time
+    columns = lengths + 1 if time_free else lengths
+    px, px_turned = _both_ways(px, label_lengths, columns)
+    py, py_turned = _both_ways(py, label_lengths + 1, lengths)
+    # backward scores are the forward scores of the lattice turned round
+    scores = _forward_scores(
+        torch.cat((px, px_turned)), torch.cat((py, py_turned)), time_free
+    )
+    alpha, beta = scores.chunk(2)
+    row = torch.arange(px.size(0), device=px.device)
+    total = alpha[row, label_lengths, lengths]
+    beta = _turn(beta, label_lengths + 1, lengths + 1).sub_(total[:, None, None])
+    if time_free:
+        px_grad = px.add_(alpha[:, :-1]).add_(beta[:, 1:]).exp_()
+    else:
+        px_grad = px.add_(alpha[:, :-1, :-1]).add_(beta[:, 1:, 1:]).exp_()
+    py_grad = py.add_(alpha[:, :, :-1]).add_(beta[:, :, 1:]).exp_()
+    total = total.masked_fill(total < 0.5 * FLOOR, float("-inf"))
+    return total.to(dtype), px_grad.to(dtype), py_grad.to(dtype)
+
+
+def _forward_scores(px: Tensor, py: Tensor, time_free: bool) -> Tensor:
+    """``alpha[b, s, t]``: log-probability of all ways to stand after s labels before frame t.
+
+    Along a row of t, ``alpha[t] = logadd(enter[t], alpha[t - 1] + py[t - 1])``, whose solution is a
+    cumulative sum: with ``c[t]`` the sum of py before t,
+    ``alpha[t] = c[t] + log sum_{k <= t} exp(enter[k] - c[k])``. So there are U + 1 steps, not
+    T' + U, each a few operations on ``(B, T' + 1)``.
+    """
+    batch, rows, frames = py.shape
+    alpha = py.new_zeros(rows, batch, frames + 1)
+    torch.cumsum(py.transpose(0, 1), 2, out=alpha[:, :, 1:])  # c, which becomes alpha
+    px = px.transpose(0, 1)
+    for s in range(1, rows):
+        c = alpha[s]
+        if time_free:
+            enter = alpha[s - 1] + px[s - 1]
+        else:
+            enter = alpha[s - 1, :, :-1] + px[s - 1]
+            enter = torch.nn.functional.pad(enter, (1, 0), value=10 * frames * FLOOR)
+        c.add_(torch.logcumsumexp(enter.sub_(c), dim=1))
+    return alpha.transpose(0, 1)
+
+
+def _both_ways(x: Tensor, rows: Tensor, columns: Tensor):
+    """``(B, M, N)`` in float64 with `FLOOR` for -inf and outside of the utterances; and turned."""
+    x = x.to(torch.float64, copy=True).clamp_(min=FLOOR)
+    turned = _turn(x, rows, columns)
+    return x.masked_fill_(~_inside(x, rows, columns), FLOOR), turned
+
+
+def _inside(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    i = torch.arange(x.size(1), device=x.device)[:, None]
+    j = torch.arange(x.size(2), device=x.device)
+    return (i < rows[:, None, None]) & (j < columns[:, None, None])
+
+
+def _turn(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """``y[b, i, j] = x[b, rows[b] - 1 - i, columns[b] - 1 - j]``; `FLOOR` outside."""
+    batch, height, width = x.shape
+    i = (rows[:, None] - 1 - torch.arange(height, device=x.device)).clamp_(min=0)
+    j = (columns[:, None] - 1 - torch.arange(width, device=x.device)).clamp_(min=0)
+    first = torch.arange(batch, device=x.device)[:, None] * height
+    place = (first + i)[:, :, None] * width + j[:, None, :]
+    turned = x.reshape(-1).index_select(0, place.view(-1)).view(x.shape)
+    return turned.masked_fill_(~_inside(x, rows, columns), FLOOR)

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""The pruned transducer loss against the plain use of k2's five functions: time and peak memory.
+
+Both compute the same from the same inputs, forward and backward of the joiner's output layer and
+the losses, in alternation in one run. Memory is that of a fresh process each, above what its
+inputs take.
+
+    tools/bench_rnnt.py                          # B 8, T' 250, U 50, R 5, J 512, V 500 and 5000
+    tools/bench_rnnt.py --occupations trained    # a lattice as peaked as a trained model's
+"""
+
+import argparse
+import multiprocessing
+import resource
+import statistics
+import threading
+import time
+
+import k2
+import torch
+import torch.nn.functional as F
+
+from icefall_attn.rnnt.config import LossConfig
+from icefall_attn.rnnt.lattice import occupation
+from icefall_attn.rnnt.pruned import pruned_transducer_loss
+from icefall_attn.training.allocator import keep_freed_memory
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vocab", type=int, nargs="+", default=[500, 5000])
+    parser.add_argument("--occupations", choices=["random", "trained"], nargs="+", default=["random", "trained"])
+    parser.add_argument("--repeats", type=int, default=5)
+    args = parser.parse_args()
+    print(f"{'V':>5} {'occupations':<12} {'k2 s':>7} {'ours s':>7} {'ratio':>6} {'k2 MiB':>7} {'ours MiB':>8} {'ratio':>6} {'gradient error':>14}")
+    for vocab in args.vocab:
+        for kind in args.occupations:
+            report(vocab, kind, args.repeats)
+    recursion(args.repeats)
+
+
+def report(vocab: int, kind: str, repeats: int) -> None:
+    """One line: both ways on one batch."""
+    batch = make_batch(vocab, kind)
+    times = {"k2": [], "ours": []}
+    gradients = {}
+    for _ in range(repeats + 1):
+        for name in times:
+            start = time.perf_counter()
+            gradients[name] = run(name, batch)
+            times[name].append(time.perf_counter() - start)
+    seconds = {name: statistics.median(values[1:]) for name, values in times.items()}
+    memory = {name: in_a_process(peak_memory, name, vocab, kind) for name in times}
+    error = max(
+        float((a - b).norm() / a.norm()) for a, b in zip(gradients["k2"], gradients["ours"])
+    )
+    print(
+        f"{vocab:>5} {kind:<12} {seconds['k2']:>7.3f} {seconds['ours']:>7.3f} "
+        f"{seconds['k2'] / seconds['ours']:>6.2f} {memory['k2']:>7.0f} {memory['ours']:>8.0f} "
+        f"{memory['k2'] / memory['ours']:>6.2f} {error:>14.1e}",
+        flush=True,
+    )
+
+
+def make_batch(vocab: int, kind: str, size: int = 8, frames: int = 250, count: int = 50, dim: int = 512) -> dict:
+    """Inputs of joiner and loss; ``trained`` gives each frame one or two probable positions."""
+    torch.manual_seed(0)
+    labels = torch.randint(1, vocab, (size, count))
+    batch = {
+        "am": 0.1 * torch.randn(size, frames, vocab),
+        "lm": 0.1 * torch.randn(size, count + 1, vocab),
+        "encoder": torch.randn(size, frames, dim),
+        "predictor": torch.randn(size, count + 1, dim),
+        "weight": torch.randn(vocab, dim) / dim**0.5,
+        "bias": torch.zeros(vocab),
+    }
+    if kind == "trained":
+        make_peaked(batch, labels, frames, count)
+    batch = {name: value.requires_grad_() for name, value in batch.items()}
+    batch["labels"] = labels
+    batch["label_lengths"] = torch.full((size,), count)
+    batch["lengths"] = torch.full((size,), frames)
+    return batch
+
+
+def make_peaked(batch: dict, labels: torch.Tensor, frames: int, count: int) -> None:
+    """Makes label u + 1 likely near frame (u + 0.5) frames / count, and blank elsewhere."""
+    half = batch["encoder"].size(2) // 2
+    weight = batch["weight"]
+    at = ((torch.arange(count) + 0.5) * frames / count).long()
+    batch["encoder"][:] *= 0.1
+    batch["predictor"][:] *= 0.1
+    weight[:] *= 0.1
+    weight[0, :half] = 3.0 / half**0.5
+    batch["encoder"][:, :, :half] += 1.0
+    batch["am"][:, :, 0] += 6.0
+    for b in range(labels.size(0)):
+        for u, frame in enumerate(at.tolist()):
+            direction = torch.sign(weight[labels[b, u]])
+            batch["encoder"][b, frame] = 2.0 * direction
+            weight[labels[b, u], half:] = torch.sign(weight[labels[b, u], half:]) * 4.0 / half**0.5
+            batch["am"][b, frame, labels[b, u]] += 14.0
+
+
+def run(name: str, batch: dict) -> list:
+    """Forward and backward; returns the gradients."""
+    inputs = [v for v in batch.values() if v.is_floating_point()]
+    simple, pruned = (with_k2 if name == "k2" else with_ours)(batch)
+    return torch.autograd.grad((0.5 * simple + pruned).sum(), inputs)
+
+
+def with_ours(batch: dict):
+    output = torch.nn.Linear(1, 1)
+    del output.weight, output.bias
+    output.weight, output.bias = batch["weight"], batch["bias"]
+    return pruned_transducer_loss(
+        simple_encoder=batch["am"],
+        simple_predictor=batch["lm"],
+        encoder=batch["encoder"],
+        predictor=batch["predictor"],
+        output=output,
+        labels=batch["labels"],
+        label_lengths=batch["label_lengths"],
+        lengths=batch["lengths"],
+        config=LossConfig(),
+    )
+
+
+def with_k2(batch: dict):
+    """The plain use of k2's five functions, as recipes have it."""
+    labels = batch["labels"]
+    boundary = torch.zeros(labels.size(0), 4, dtype=torch.int64)
+    boundary[:, 2], boundary[:, 3] = batch["label_lengths"], batch["lengths"]
+    simple, (px_grad, py_grad) = k2.rnnt_loss_smoothed(
+        lm=batch["lm"], am=batch["am"], symbols=labels, termination_symbol=0, lm_only_scale=0.25,
+        am_only_scale=0.0, boundary=boundary, reduction="none", return_grad=True,
+    )  # fmt: skip
+    ranges = k2.get_rnnt_prune_ranges(px_grad, py_grad, boundary, 5)
+    encoder, predictor = k2.do_rnnt_pruning(batch["encoder"], batch["predictor"], ranges)
+    logits = F.linear(torch.tanh(encoder + predictor), batch["weight"], batch["bias"])
+    pruned = k2.rnnt_loss_pruned(
+        logits=logits, symbols=labels, ranges=ranges, termination_symbol=0, boundary=boundary,
+        reduction="none",
+    )  # fmt: skip
+    return simple, pruned
+
+
+def peak_memory(name: str, vocab: int, kind: str) -> float:
+    """MiB that a run takes above what was there before it."""
+    batch = make_batch(vocab, kind)
+    small = make_batch(20, "random", size=1, frames=20, count=5)
+    run(name, small)  # libraries allocate at their first call
+    peak, done = [current_mib()], threading.Event()
+
+    def watch():
+        while not done.is_set():
+            peak[0] = max(peak[0], current_mib())
+            time.sleep(0.0005)
+
+    before = current_mib()
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    gradients = run(name, batch)
+    done.set()
+    watcher.join()
+    own = sum(g.numel() * g.element_size() for g in gradients) / 2**20
+    return peak[0] - before - own  # the gradients themselves are wanted by both
+
+
+def current_mib() -> float:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 2**20
+
+
+def in_a_process(function, *arguments):
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
+def recursion(repeats: int) -> None:
+    """The sum over alignments alone, with occupations: torch against k2."""
+    torch.manual_seed(0)
+    px, py = torch.randn(8, 50, 251) - 3, torch.randn(8, 51, 250) - 1
+    px[:, :, -1] = float("-inf")
+    sizes = torch.full((8,), 50), torch.full((8,), 250)
+    seconds = {"k2": [], "torch": []}
+    for _ in range(4 * repeats):
+        for name in seconds:
+            start = time.perf_counter()
+            occupation(px, py, *sizes, name)
+            seconds[name].append(time.perf_counter() - start)
+    k2_time, torch_time = (statistics.median(v) for v in seconds.values())
+    print(f"recursion: k2 {k2_time * 1e3:.1f} ms, torch {torch_time * 1e3:.1f} ms, torch takes {torch_time / k2_time:.2f} of k2's time")
+
+
+if __name__ == "__main__":
+    keep_freed_memory()
+    main()
