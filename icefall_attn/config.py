@@ -52,7 +52,7 @@ def to_dict(config: Any) -> Dict[str, Any]:
 
 
 def from_dict(cls: Type[Any], values: Dict[str, Any]) -> Any:
-    """The inverse of `to_dict`; unknown or missing names are errors."""
+    """The inverse of `to_dict`; an unknown name is an error, a missing one takes its default."""
     fields = {f.name: f for f in dataclasses.fields(cls)}
     unknown = sorted(set(values) - set(fields))
     if unknown:

@@ -6,10 +6,12 @@
 
 writes `an4_cuts_PART.jsonl.gz` and, beside them, the features in `an4_feats_PART/`. The parts named
 by `--perturb` get a copy at each other speed and are shuffled, so that they can be read in order.
-A part that is there already, with the same utterances, is kept.
+A part that is there already, made from the same audio, is kept; other transcripts are put into it
+without computing its features again. `--overwrite` computes everything again.
 """
 
 import argparse
+import json
 import logging
 import multiprocessing
 import os
@@ -18,7 +20,7 @@ import shutil
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import List
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from lhotse import CutSet, LilcomChunkyWriter, NumpyFilesWriter
@@ -36,19 +38,43 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--manifest-dir", type=Path, required=True)
+    parser.add_argument(
+        "--manifest-dir",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="of the recordings and supervisions",
+    )
     parser.add_argument("--prefix", required=True, help="name of the corpus in files")
-    parser.add_argument("--parts", nargs="+", required=True)
-    parser.add_argument("--perturb", nargs="*", default=[], help="parts to perturb")
-    parser.add_argument("--speeds", nargs="*", type=float, default=[0.9, 1.1])
-    parser.add_argument("--output-dir", type=Path, required=True)
-    parser.add_argument("--nj", type=int, default=min(8, os.cpu_count() or 1))
+    parser.add_argument(
+        "--parts", nargs="+", required=True, metavar="PART", help="such as train dev"
+    )
+    parser.add_argument(
+        "--perturb", nargs="*", default=[], metavar="PART", help="parts to perturb"
+    )
+    parser.add_argument(
+        "--speeds",
+        nargs="*",
+        type=float,
+        default=[0.9, 1.1],
+        metavar="SPEED",
+        help="of the copies (default: 0.9 1.1)",
+    )
+    parser.add_argument(
+        "--output-dir", type=Path, required=True, metavar="DIR", help="of the cuts"
+    )
+    parser.add_argument(
+        "--nj", type=int, default=min(8, os.cpu_count() or 1), help="processes"
+    )
     parser.add_argument(
         "--storage",
         choices=sorted(STORAGE),
         default="lilcom",
         help="lilcom: a few compressed archives, a third of the size, rounded to 1/32;"
         " numpy: one exact file per utterance, faster to read",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="keep nothing that is there"
     )
     args = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
@@ -70,12 +96,19 @@ def main() -> None:
             cuts = read_cuts(args.manifest_dir, args.prefix, part, speeds)
             output = manifest_path(args.output_dir, args.prefix, "cuts", part)
             features = args.output_dir.resolve() / f"{args.prefix}_feats_{part}"
-            if is_finished(output, cuts):
-                logging.info("%s: %s is there, kept", part, output)
-                continue
-            cuts = store_features(cuts, features, args.nj, args.storage, executor)
-            if speeds:
-                random.Random(0).shuffle(cuts)
+            stored = None
+            if not args.overwrite:
+                stored = read_finished(output, cuts, args.storage)
+            if stored is None:
+                cuts = store_features(cuts, features, args.nj, args.storage, executor)
+                if speeds:
+                    random.Random(0).shuffle(cuts)
+            else:
+                cuts, changed = with_supervisions(stored, cuts)
+                if changed == 0:
+                    logging.info("%s: %s is there, kept", part, output)
+                    continue
+                logging.info("%s: %d transcripts changed, features kept", part, changed)
             write_manifest(CutSet.from_cuts(cuts), output)
             hours = sum(cut.duration for cut in cuts) / 3600
             logging.info("%s: %d cuts, %.2f hours", part, len(cuts), hours)
@@ -105,17 +138,26 @@ def read_cuts(
     return cuts + [cut.perturb_speed(speed) for speed in speeds for cut in cuts]
 
 
-def is_finished(output: Path, cuts: List[Cut]) -> bool:
-    """Whether ``output`` holds these utterances, at these speeds, and their features."""
+def read_finished(output: Path, cuts: List[Cut], storage: str) -> Optional[List[Cut]]:
+    """The cuts in ``output`` if they are of the same audio, at these speeds, with features."""
     if not output.is_file():
-        return False
-    found = {cut.id: cut for cut in read_manifest(output)}
-    return found.keys() == {cut.id for cut in cuts} and all(
-        found[cut.id].duration == cut.duration
-        and found[cut.id].has_features
-        and Path(found[cut.id].features.storage_path).exists()
-        for cut in cuts
+        return None
+    stored = list(read_manifest(output))
+    wanted = {cut.id: _audio_of(cut) for cut in cuts}
+    finished = {cut.id: _audio_of(cut) for cut in stored} == wanted and all(
+        cut.has_features
+        and cut.features.storage_type == STORAGE[storage].name
+        and Path(cut.features.storage_path).exists()
+        for cut in stored
     )
+    return stored if finished else None
+
+
+def with_supervisions(stored: List[Cut], cuts: List[Cut]) -> Tuple[List[Cut], int]:
+    """``stored`` with the supervisions of ``cuts``, and how many of them differ."""
+    new = {cut.id: cut.supervisions for cut in cuts}
+    changed = sum(cut.supervisions != new[cut.id] for cut in stored)
+    return [replace(cut, supervisions=new[cut.id]) for cut in stored], changed
 
 
 def store_features(
@@ -157,6 +199,11 @@ def check_audio(cuts: List[Cut]) -> None:
         except Exception:  # what lhotse makes of it tells a user nothing
             source = cut.recording.sources[0].source
             raise UserError(f"the audio of {cut.id!r} cannot be read from {source}")
+
+
+def _audio_of(cut: Cut) -> Dict[str, Any]:
+    values = replace(cut, supervisions=[], features=None).to_dict()
+    return json.loads(json.dumps(values))  # as a manifest gives it back
 
 
 def _moved(cut: Cut, old: Path, new: Path) -> Cut:

@@ -24,8 +24,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--cuts", nargs="+", required=True)
-    parser.add_argument("--lang-dir", type=Path, required=True)
+    parser.add_argument(
+        "--cuts", nargs="+", required=True, metavar="FILE", help="cuts with features"
+    )
+    parser.add_argument(
+        "--lang-dir", type=Path, required=True, metavar="DIR", help="of the tokens"
+    )
     args = parser.parse_args()
     tokenizer = load_tokenizer(args.lang_dir)
     print(f"{args.lang_dir}: {tokenizer.vocab_size} tokens")

@@ -23,15 +23,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--supervisions", nargs="+", type=Path, required=True)
-    parser.add_argument("--kind", choices=["char", "bpe"], required=True)
-    parser.add_argument("--vocab-size", type=int, help="bpe: pieces with blank")
+    parser.add_argument(
+        "--supervisions",
+        nargs="+",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="of the training set",
+    )
+    parser.add_argument(
+        "--kind",
+        choices=["char", "bpe"],
+        required=True,
+        help="characters, or sentencepiece's pieces of words",
+    )
+    parser.add_argument(
+        "--vocab-size",
+        type=int,
+        metavar="N",
+        help="bpe: how many, <blk>, <sos/eos> and <unk> included",
+    )
     parser.add_argument(
         "--drop-spaces",
         action="store_true",
         help="char: no token between words (Chinese)",
     )
-    parser.add_argument("--lang-dir", type=Path, required=True)
+    parser.add_argument(
+        "--lang-dir", type=Path, required=True, metavar="DIR", help="where they go"
+    )
     args = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
 

@@ -32,8 +32,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--cuts", nargs="+", required=True)
-    parser.add_argument("--lang-dir", type=Path, required=True)
+    parser.add_argument(
+        "--cuts", nargs="+", required=True, metavar="FILE", help="cuts with features"
+    )
+    parser.add_argument(
+        "--lang-dir", type=Path, required=True, metavar="DIR", help="of the tokens"
+    )
     args = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     torch.set_num_threads(1)

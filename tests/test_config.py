@@ -1,11 +1,16 @@
 """The command line and the files that describe a run."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
 from icefall_attn.attention import MECHANISMS
 from icefall_attn.config import RunConfig, from_dict, parse, save_yaml, to_dict
 from icefall_attn.errors import UserError
+from icefall_attn.transducer.model import Transducer
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_defaults_survive_a_dictionary():
@@ -52,6 +57,10 @@ def test_a_saved_file_gives_the_same_run(tmp_path):
         (["--model.encoder.dim", "10"], "not 10"),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
         (["--model.encoder.conv_norm", "group"], "'group'"),
+        (["--model.encoder.num_layers", "0"], "encoder.num_layers must be at least 1, not 0"),
+        (["--spec_augment.probability", "3"], "spec_augment.probability"),
+        (["--loss.simple_scale", "-1"], "loss.simple_scale"),
+        (["--loss.backend", "cuda"], "'cuda'"),
     ],
 )
 def test_mistakes_are_one_line_that_names_them(arguments, words):
@@ -66,3 +75,21 @@ def test_unknown_names_in_a_checkpoint_are_refused():
     values["model"]["encoder"]["flux"] = 1
     with pytest.raises(UserError, match="'flux' for ConformerConfig"):
         from_dict(RunConfig, values)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("egs/*/ASR/conf/*.yaml")), ids=str)
+def test_files_of_the_recipes_are_sound(path):
+    config = parse(RunConfig, ["--config", str(path)])
+    assert config.data.train_cuts and config.data.valid_cuts
+
+
+def test_the_seed_configuration_is_the_sources_model():
+    """16 x 256, FF 1024, 4 heads, kernel 3, absolute positions, LSTM 256, joint 512, 83 features."""
+    config = parse(RunConfig, ["--config", str(ROOT / "egs/an4/ASR/conf/seed.yaml")])
+    config.model.encoder.feature_dim = 83
+    config.model.vocab_size = 4231
+    model = Transducer(config.model)
+    parts = [model.encoder, model.predictor, model.joiner]
+    total = sum(p.numel() for part in parts for p in part.parameters())
+    assert round(total / 1e6, 2) == 30.20
+    assert config.optim.rate(config.optim.warm_steps, 0) == 1e-3 and config.optim.clip_norm == 5.0

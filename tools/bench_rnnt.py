@@ -29,9 +29,9 @@ from icefall_attn.training.allocator import keep_freed_memory
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vocab", type=int, nargs="+", default=[500, 5000])
-    parser.add_argument("--occupations", choices=["random", "trained"], nargs="+", default=["random", "trained"])
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--vocab", type=int, nargs="+", default=[500, 5000], help="numbers of tokens (default: 500 5000)")
+    parser.add_argument("--occupations", choices=["random", "trained"], nargs="+", default=["random", "trained"], help="how peaked the lattice is (default: both)")
+    parser.add_argument("--repeats", type=int, default=5, help="of each measurement (default: 5)")
     args = parser.parse_args()
     print(f"{'V':>5} {'occupations':<12} {'k2 s':>7} {'ours s':>7} {'ratio':>6} {'k2 MiB':>7} {'ours MiB':>8} {'ratio':>6} {'gradient error':>14}")
     for vocab in args.vocab:

@@ -55,7 +55,7 @@ def main() -> None:
         rates.append(product_rate())
     # Each step is set against the products just before and after it: a shared machine's speed
     # changes by the second. The first two steps warm up.
-    work = 3 * forward_multiply_adds(args)
+    work = step_multiply_adds(args)
     shares = sorted(
         2 * work / seconds / (before + after)
         for seconds, before, after in zip(steps[2:], rates[2:], rates[3:])
@@ -80,9 +80,9 @@ def main() -> None:
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=list(SIZES), default="seed", help="sizes (default: seed)")
-    parser.add_argument("--attention", choices=list(MECHANISMS), default="rel_pos")
+    parser.add_argument("--attention", choices=list(MECHANISMS), default="rel_pos", help="mechanism (default: rel_pos)")
     parser.add_argument("--steps", type=int, default=10, help="measured steps (default: 10)")
-    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--dropout", type=float, default=0.1, help="of the encoder (default: 0.1)")
     parser.add_argument("--verbose", action="store_true", help="print the environment too")
     return parser.parse_args()
 
@@ -192,8 +192,12 @@ def product_rate(size: int = 2048) -> float:
     return size**3 / best
 
 
-def forward_multiply_adds(args: argparse.Namespace) -> float:
-    """Multiply-adds of one forward pass, by the model's definition."""
+def step_multiply_adds(args: argparse.Namespace) -> float:
+    """Multiply-adds of one step, by the model's definition.
+
+    Every product of the forward pass has two in the backward pass, except the first convolution,
+    whose input needs no gradient.
+    """
     size = SIZES[args.model]
     utterances, seconds, labels = BATCHES[args.model]
     dim, hidden, channels = size["dim"], size["hidden"], size["channels"]
@@ -204,7 +208,7 @@ def forward_multiply_adds(args: argparse.Namespace) -> float:
     feed_forward = 2 * 2 * frames * dim * hidden
     attention = 4 * frames * dim**2 + 2 * frames**2 * dim
     if args.attention == "rel_pos":
-        attention += (2 * frames - 1) * frames * dim
+        attention += frames**2 * dim  # the scores by distance that are used
     convolution = frames * (3 * dim**2 + 15 * dim)
     encoder = front + size["layers"] * (feed_forward + attention + convolution)
     if args.attention == "rel_pos":  # the table is projected once a batch
@@ -212,7 +216,8 @@ def forward_multiply_adds(args: argparse.Namespace) -> float:
     predictor = (labels + 1) * (8 * dim**2 + dim * (joiner + vocab))
     simple = frames * dim * (joiner + vocab) + frames * (labels + 1) * vocab
     pruned = frames * 5 * joiner * vocab
-    return float(utterances * (encoder + predictor + simple + pruned))
+    forward = encoder + predictor + simple + pruned
+    return float(utterances * (3 * forward - half * 39 * 9 * channels))
 
 
 def count(model: nn.Module) -> float:

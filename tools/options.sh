@@ -1,7 +1,7 @@
 # Options of the recipes' scripts; sourced by tools/recipe.sh, whose head shows the use.
 
 option_names=() extra=() extra_help=""
-declare -A option_type option_help option_default
+declare -A option_type option_help option_default option_given
 
 # option NAME TYPE DEFAULT HELP. Types: string; integer; count (1 or more); bool; numbers (a list, may
 # be empty); path; file (must exist); program (a Python that runs, or ''); one:a|b|c; some:a|b|c (one
@@ -43,6 +43,7 @@ parse_options() {
     esac
     check_value "$name" "$value"
     printf -v "${name//-/_}" '%s' "$value"
+    option_given[$name]=true
     shift 2
   done
   [[ -z ${stage:-} || -z ${stop_stage:-} ]] || ((stage <= stop_stage)) ||
@@ -50,6 +51,15 @@ parse_options() {
   for name in "${option_names[@]}"; do # a default can be wrong too: a file that is not there
     value=${name//-/_}
     check_value "$name" "${!value}"
+  done
+}
+
+# exclusive NAME OTHER...: after parse_options, refuses --NAME together with one of the others.
+exclusive() {
+  local other
+  [ -n "${option_given[$1]:-}" ] || return 0
+  for other in "${@:2}"; do
+    [ -z "${option_given[$other]:-}" ] || stop 2 "--$1 and --$other do not go together; leave one out"
   done
 }
 

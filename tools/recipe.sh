@@ -94,13 +94,14 @@ run_stage() {
   before=$id
 }
 
-# The words by which a marker knows its stage again. The number of jobs changes no result.
+# The words by which a marker knows its stage again. The number of jobs changes no result, and
+# --overwrite, which goes with --force, is no reason to run again without it.
 describe_stage() {
   local word last="" words=()
   [ "$(type -t "$1")" != function ] || declare -f "$1"
   for word in "$@"; do
     if [ "$last" = --nj ]; then word=any; fi
-    words+=("$word")
+    [ "$word" = --overwrite ] || words+=("$word")
     last=$word
   done
   printf 'command: %s\n' "${words[*]@Q}"
@@ -147,10 +148,17 @@ execute() {
   else
     echo "$outcome"
   fi
-  [[ $outcome != *ends: ]] || tail -n 12 "$log" | sed '/^# /d; s/^/    /' >&2
+  [[ $outcome != *ends: ]] || end_of_log "$log" >&2
   [ -z "$(tail -c 1 "$log")" ] || echo >>"$log" # a bar that was cut off ends in no newline
   echo "# ended: $(date '+%F %T'), exit code $group_code after $((SECONDS - began)) s" >>"$log"
   [ "$group_code" -eq 0 ] || exit "$group_code"
+}
+
+# What a person needs of a failed stage's log: its error, if a program told it in one line.
+end_of_log() {
+  local lines=12
+  [[ $(tail -n 1 "$1") != "error: "* ]] || lines=1
+  tail -n "$lines" "$1" | sed '/^# /d; s/^/    /'
 }
 
 # What the head of each log tells; found out once for a script and those that it calls.
@@ -170,6 +178,7 @@ logged() {
   else
     exec 3>&2
     export TQDM_MININTERVAL=${TQDM_MININTERVAL:-0.5}
+    export ICEFALL_ATTN_PROGRESS=1 # stderr is a pipe, but its bars are shown
     read -r LINES COLUMNS < <(stty size <&3 2>/dev/null || echo 0 0)
     [ "$COLUMNS" -gt 0 ] || LINES=24 COLUMNS=80 # a terminal that does not know its size
     export LINES COLUMNS                        # tqdm's stderr is a pipe, so it asks these

@@ -1,6 +1,8 @@
 """Self-attention mechanisms, by name: importing this package fills the registry."""
 
-from icefall_attn.attention import full, rel_pos  # noqa: F401
+import importlib
+import pkgutil
+
 from icefall_attn.attention.registry import (
     MECHANISMS,
     AttentionContext,
@@ -8,6 +10,9 @@ from icefall_attn.attention.registry import (
     make_config,
     make_shared,
 )
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
 
 AttentionConfig = make_config()
 

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from icefall_attn.attention.masking import attend, split_heads
+from icefall_attn.attention.masking import attention_weights, merge_heads, split_heads
 from icefall_attn.attention.registry import AttentionContext, register
 from icefall_attn.nn.dropout import Dropout
 
@@ -27,7 +27,7 @@ class FullAttention(nn.Module):
         self.key = nn.Linear(dim, dim)
         self.value = nn.Linear(dim, dim)
         self.out = nn.Linear(dim, dim)
-        self.dropout = Dropout(dropout)
+        self.weights_dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
@@ -35,4 +35,5 @@ class FullAttention(nn.Module):
         key = split_heads(self.key(x), self.heads)
         value = split_heads(self.value(x), self.heads)
         scores = torch.matmul(query, key.transpose(2, 3))
-        return self.out(attend(scores, value, context, self.dropout))
+        weights = self.weights_dropout(attention_weights(scores, context))
+        return self.out(merge_heads(torch.matmul(weights, value)))

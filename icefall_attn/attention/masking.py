@@ -19,23 +19,22 @@ def key_bias(valid: Tensor, dtype: torch.dtype) -> Optional[Tensor]:
     return bias[:, None, None, :]
 
 
-def attend(scores: Tensor, value: Tensor, context: AttentionContext, dropout) -> Tensor:
-    """``dropout(softmax(scores + bias)) value``.
+def attention_weights(scores: Tensor, context: AttentionContext) -> Tensor:
+    """``softmax(scores + bias)`` over visible keys.
 
     Args:
       scores: ``(B, H, T, T)``; overwritten.
-      value: ``(B, H, T, D / H)``.
       context: its ``bias`` says which keys are visible.
-      dropout: a `Dropout` for the weights.
-
-    Returns:
-      ``(B, T, D)``.
     """
-    if context.bias is not None:
-        scores = scores.add_(context.bias)
-    weights = dropout(torch.softmax(scores, dim=-1))
-    out = torch.matmul(weights, value)
-    return out.transpose(1, 2).flatten(2)
+    bias = context.bias
+    if bias is not None:
+        scores = scores.add_(bias)
+    return torch.softmax(scores, dim=-1)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    """``(B, H, T, D / H)`` to ``(B, T, D)``."""
+    return x.transpose(1, 2).flatten(2)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

@@ -6,12 +6,13 @@ A mechanism is one file with one class:
 * a nested dataclass ``Config`` with the options that are its own, if any;
 * ``uses_input_positions``: whether the encoder adds absolute positions to its input for it;
 * ``__init__(dim, heads, dropout, config)`` and ``forward(x, context) -> (B, T', D)``;
-* optionally ``shared(dim, dropout, config)``, a static method that returns a module for what all layers of a
-  pass share; it is called once per pass with the number of frames and its result travels in
-  ``context.shared``.
+* optionally ``shared(dim, config)``, a static method that returns a module for what all layers of
+  a pass share; it is called once per pass with the number of frames and its result travels in
+  ``context.shared``;
+* optionally ``weights_dropout``, the module that its attention weights go through, for pictures.
 
-Nothing else has to be touched: the command line, the configuration and the encoder read the
-registry.
+Nothing else has to be touched: every file of this package is imported with it, and the command
+line, the configuration and the encoder read the registry.
 """
 
 from dataclasses import dataclass, field, make_dataclass
@@ -26,7 +27,7 @@ class AttentionContext(NamedTuple):
     Attributes:
       valid: ``(B, T')`` bool, True on valid frames.
       bias: ``(B, 1, 1, T')`` added to scores: 0 on visible keys, a large negative number on
-        padding; None if nothing is padded.
+        padding; None hides nothing.
       shared: what the mechanism's `shared` module made, for instance a table of positions.
     """
 

@@ -7,7 +7,7 @@ from typing import Optional
 import torch
 from torch import Tensor, nn
 
-from icefall_attn.attention.masking import attend, split_heads
+from icefall_attn.attention.masking import attention_weights, merge_heads, split_heads
 from icefall_attn.attention.registry import AttentionContext, register
 from icefall_attn.nn.dropout import Dropout
 from icefall_attn.nn.positions import inverse_frequencies, sinusoids
@@ -89,7 +89,7 @@ class RelPosAttention(nn.Module):
         nn.init.uniform_(self.content_bias, -bound, bound)
         nn.init.uniform_(self.position_bias, -bound, bound)
         self.out = nn.Linear(dim, dim)
-        self.dropout = Dropout(dropout)
+        self.weights_dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
@@ -107,7 +107,8 @@ class RelPosAttention(nn.Module):
             scores = scores + rel_shift(distances, key.size(2))
         else:
             scores = self._scores(content, placed, key, position)
-        return self.out(attend(scores, value, context, self.dropout))
+        weights = self.weights_dropout(attention_weights(scores, context))
+        return self.out(merge_heads(torch.matmul(weights, value)))
 
     @torch.jit.unused
     def _scores(self, content: Tensor, placed: Tensor, key: Tensor, position: Tensor) -> Tensor:

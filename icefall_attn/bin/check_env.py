@@ -15,7 +15,10 @@ def main() -> None:
     Raises:
       UserError: torch or k2 cannot be imported, or k2 computes a wrong loss.
     """
-    parser = argparse.ArgumentParser(prog="icefall-attn-check-env", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="icefall-attn-check-env",
+        description="Prints what a run stands on and tries k2's pruned loss.",
+    )
     parser.add_argument(
         "--without-k2",
         action="store_true",

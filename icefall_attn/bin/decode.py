@@ -18,16 +18,17 @@ from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 import torch
-from tqdm import tqdm
 
 from icefall_attn.bin.options import (
     experiment_parser,
-    parse,
+    parse_experiment,
     search_config,
 )
 from icefall_attn.decoding import Hypothesis, SearchConfig, recognize
 from icefall_attn.device import choose_device
 from icefall_attn.errors import UserError, run_main
+from icefall_attn.files import remove_leftovers
+from icefall_attn.progress import progress_bar
 from icefall_attn.scoring import (
     Score,
     Summary,
@@ -81,7 +82,9 @@ def main(arguments: Optional[List[str]] = None) -> None:
         options.exp_dir, options.avg, options.by, options.checkpoint
     )
     suffix = result_suffix(experiment.name, config)
-    _start_log(Path(options.exp_dir) / config.method, suffix)
+    directory = Path(options.exp_dir) / config.method
+    remove_leftovers(directory)
+    _start_log(directory, suffix)
     logging.info("options: %s", options)
     model = experiment.model.to(device)
     data = experiment.config.data
@@ -123,8 +126,7 @@ def decode_set(
     """
     decoded = Decoded({}, {}, 0.0, 0.0)
     length = len(loader) if hasattr(loader, "__len__") else None
-    bar = tqdm(loader, name, length, file=sys.stderr, disable=not sys.stderr.isatty())
-    for batch in bar:
+    for batch in progress_bar(loader, desc=name, total=length):
         for id, text in zip(batch.ids, batch.texts):
             if id in decoded.references:
                 raise UserError(f"utterance '{id}' is in set '{name}' twice")
@@ -185,13 +187,10 @@ def parse_sets(values: List[str]) -> List[Tuple[str, str]]:
 
 def _parse(arguments: Optional[List[str]]):
     parser = experiment_parser(
-        "icefall-attn-decode", "Decodes cuts and reports word error rates."
+        "icefall-attn-decode", "Decodes cuts and reports word error rates.", 600.0
     )
     parser.add_argument(
         "--cuts", nargs="+", required=True, help="sets to decode, each as NAME=FILE"
-    )
-    parser.add_argument(
-        "--max-duration", type=float, default=600.0, help="seconds of audio in a batch"
     )
     parser.add_argument(
         "--num-workers",
@@ -204,7 +203,7 @@ def _parse(arguments: Optional[List[str]]):
         default="word",
         help="count errors in words or in characters",
     )
-    return parse(parser, arguments)
+    return parse_experiment(parser, arguments)
 
 
 def _start_log(directory: Path, suffix: str) -> None:

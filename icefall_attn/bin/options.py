@@ -1,15 +1,22 @@
 """What the programs that use a trained model have in common on their command lines."""
 
+from pathlib import Path
 from typing import List, Optional
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import SUPPRESS, ArgumentParser, Namespace
 
 from icefall_attn.decoding import SearchConfig
 from icefall_attn.errors import UserError
 
 
-def experiment_parser(prog: str, description: str) -> ArgumentParser:
-    """A parser with the options that choose a model and a search."""
+def experiment_parser(
+    prog: str, description: str, max_duration: float
+) -> ArgumentParser:
+    """A parser with the options that choose a model and a search.
+
+    Args:
+      max_duration: default of the option of that name.
+    """
     parser = ArgumentParser(
         prog=prog, description=description, exit_on_error=False, allow_abbrev=False
     )
@@ -18,15 +25,27 @@ def experiment_parser(prog: str, description: str) -> ArgumentParser:
         required=True,
         help="experiment directory; it holds the model's options",
     )
-    parser.add_argument("--avg", type=int, default=1, help="epochs to average")
+    # Without defaults, so that one sees what was given beside --checkpoint.
+    parser.add_argument(
+        "--avg", type=int, default=SUPPRESS, help="epochs to average (default: 1)"
+    )
     parser.add_argument(
         "--by",
         choices=["valid-loss", "epoch"],
-        default="valid-loss",
-        help="average those with the lowest validation loss, or the last ones",
+        default=SUPPRESS,
+        help="average those with the lowest validation loss, or the last ones"
+        " (default: valid-loss)",
     )
     parser.add_argument(
-        "--checkpoint", help="one file of the experiment instead, for example last.pt"
+        "--checkpoint",
+        default=SUPPRESS,
+        help="one file of the experiment instead, for example last.pt",
+    )
+    parser.add_argument(
+        "--max-duration",
+        type=float,
+        default=max_duration,
+        help="seconds of audio in a batch",
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_class_arguments(SearchConfig, "search")
@@ -43,6 +62,35 @@ def parse(parser: ArgumentParser, arguments: Optional[List[str]]) -> Namespace:
         return parser.parse_args(arguments)
     except Exception as error:  # ArgumentError, TypeError and more, by version
         raise UserError(" ".join(str(error).split())) from None
+
+
+def parse_experiment(
+    parser: ArgumentParser, arguments: Optional[List[str]]
+) -> Namespace:
+    """Parses the command line of an `experiment_parser`.
+
+    Raises:
+      UserError: bad options.
+    """
+    options = parse(parser, arguments)
+    if "checkpoint" in options:
+        for name in ("avg", "by"):
+            if name in options:
+                raise UserError(
+                    f"--checkpoint {options.checkpoint} is one model alone; leave out"
+                    f" --{name} {options[name]}"
+                )
+        if Path(options.checkpoint).name != options.checkpoint:
+            raise UserError(
+                f"--checkpoint must be a file name inside --exp-dir, not"
+                f" '{options.checkpoint}'"
+            )
+    if not options.max_duration > 0:
+        raise UserError(f"--max-duration must be above 0, not {options.max_duration}")
+    for name, default in (("avg", 1), ("by", "valid-loss"), ("checkpoint", None)):
+        if name not in options:
+            options[name] = default
+    return options
 
 
 def search_config(options: Namespace) -> SearchConfig:

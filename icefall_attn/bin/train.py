@@ -28,9 +28,12 @@ def main(args: Optional[List[str]] = None) -> None:
     config.model.vocab_size = tokenizer.vocab_size
     start_log(exp_dir)
     try:
+        trainer = Trainer(config, tokenizer)
+        trainer.resume()
+        # only now: what lies there may belong to a run that this one must not touch
         tokenizer.save(exp_dir / "lang")
         save_yaml(config, exp_dir / "config.yaml")
-        Trainer(config, tokenizer).run()
+        trainer.run()
     except ValueError as error:  # an option out of range, named by the part it belongs to
         raise UserError(str(error)) from error
 

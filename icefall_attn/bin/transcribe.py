@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from icefall_attn.bin.options import (
     experiment_parser,
-    parse,
+    parse_experiment,
     search_config,
 )
 from icefall_attn.decoding import Hypothesis, recognize
@@ -41,8 +41,6 @@ def main(arguments: Optional[List[str]] = None) -> None:
     options = _parse(arguments)
     config = search_config(options)
     device = choose_device(options.device)
-    if not options.max_duration > 0:
-        raise UserError(f"--max-duration must be above 0, not {options.max_duration}")
 
     from icefall_attn.training.checkpoint import load_experiment
 
@@ -122,17 +120,16 @@ def _load(path: str) -> Tuple[Optional[Tensor], Optional[str]]:
 
 
 def _parse(arguments: Optional[List[str]]):
-    parser = experiment_parser("icefall-attn-transcribe", "Transcribes audio files.")
-    parser.add_argument("audio", nargs="+", help="audio files")
-    parser.add_argument(
-        "--max-duration", type=float, default=60.0, help="seconds of audio in a batch"
+    parser = experiment_parser(
+        "icefall-attn-transcribe", "Transcribes audio files.", 60.0
     )
+    parser.add_argument("audio", nargs="+", help="audio files")
     parser.add_argument(
         "--json",
         action="store_true",
         help="print JSON lines with n-best lists, scores and token times instead",
     )
-    return parse(parser, arguments)
+    return parse_experiment(parser, arguments)
 
 
 def cli() -> None:

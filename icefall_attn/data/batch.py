@@ -31,11 +31,3 @@ class Batch(NamedTuple):
             features=self.features.to(device, non_blocking=True),
             feature_lengths=self.feature_lengths.to(device, non_blocking=True),
         )
-
-    @property
-    def padding_share(self) -> float:
-        """The share of the frames in ``features`` that are padding, 0 to 1."""
-        size, frames = self.features.shape[:2]
-        if size * frames == 0:
-            return 0.0
-        return 1.0 - sum(self.feature_lengths.tolist()) / (size * frames)

@@ -89,7 +89,9 @@ def eval_loader(
       max_duration: seconds of audio in a batch, instead of ``cfg.max_duration``.
     """
     paths = [cuts] if isinstance(cuts, str) else list(cuts)
-    return EvalLoader(paths, cfg, tokenizer, max_duration or cfg.max_duration)
+    if max_duration is None:
+        max_duration = cfg.max_duration
+    return EvalLoader(paths, cfg, tokenizer, max_duration)
 
 
 class TrainLoader:
@@ -116,10 +118,6 @@ class TrainLoader:
     def __iter__(self) -> Iterator[Batch]:
         batches = itertools.islice(self._cuts(), self.skip_batches, None)
         return _load(batches, self.corpus, self.tokenizer, self.cfg.num_workers)
-
-    def count_batches(self) -> int:
-        """Batches of the whole epoch, skipped ones included; draws them without loading any."""
-        return sum(1 for _ in self._cuts())
 
     def _cuts(self) -> Iterator[List[Cut]]:
         """The cuts of each batch of this process."""
@@ -182,6 +180,8 @@ def _check(cfg: DataConfig, max_duration: float) -> None:
             f"cache=true keeps features in the training process and cannot be used with"
             f" num_workers={cfg.num_workers}; set num_workers to 0"
         )
+    if cfg.num_workers < 0:
+        raise UserError(f"num_workers is {cfg.num_workers}; give 0 or more")
     if not max_duration > 0:
         raise UserError(f"max_duration is {max_duration}; give seconds above 0")
     if cfg.num_buckets < 1:

@@ -54,6 +54,9 @@ class ConformerConfig:
     attention: AttentionConfig = field(default_factory=AttentionConfig)
 
     def __post_init__(self):
+        for name in ("dim", "num_layers", "heads", "feed_forward_dim"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"encoder.{name} must be at least 1, not {getattr(self, name)}")
         kind = self.attention.kind
         if kind not in MECHANISMS:
             known = ", ".join(MECHANISMS)

@@ -17,6 +17,8 @@ class Dropout(nn.Dropout):
     active: bool
 
     def __init__(self, p: float):
+        if not 0.0 <= p < 1.0:
+            raise ValueError(f"dropout must be at least 0 and below 1, not {p}")
         super().__init__(p)
         self.active = True
 

@@ -35,25 +35,25 @@ class MaskedBatchNorm(nn.BatchNorm1d):
     """Batch normalisation of channels whose statistics see valid frames only."""
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
-        """x: ``(B, T, D)``; valid: ``(B, T)`` bool. Padding frames keep their place as 0."""
+        """x: ``(B, T, D)``; valid: ``(B, T)`` bool. What padding becomes is of no use.
+
+        A batch with a value that is not finite leaves the statistics as they were.
+        """
         if not self.training:
-            scale = self.weight * torch.rsqrt(self.running_var + self.eps)
-            return x * scale + (self.bias - self.running_mean * scale)
+            return self._by_running_statistics(x)
         rows = x[valid]
-        if rows.size(0) < 2:  # no variance to speak of: use what was learned so far
-            self.eval()
-            out = self.forward(x, valid)
-            self.train()
-            return out
-        self.num_batches_tracked.add_(1)
+        if rows.size(0) < 2:  # no variance to speak of
+            return self._by_running_statistics(x)
+        mean, var = self.running_mean.clone(), self.running_var.clone()
         rows = F.batch_norm(
-            rows,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            True,
-            self.momentum,
-            self.eps,
+            rows, mean, var, self.weight, self.bias, True, self.momentum, self.eps
         )
+        finite = torch.isfinite(mean).all() & torch.isfinite(var).all()
+        self.running_mean.copy_(torch.where(finite, mean, self.running_mean))
+        self.running_var.copy_(torch.where(finite, var, self.running_var))
+        self.num_batches_tracked.add_(finite.long())
         return torch.zeros_like(x).index_put((valid,), rows)
+
+    def _by_running_statistics(self, x: Tensor) -> Tensor:
+        scale = self.weight * torch.rsqrt(self.running_var + self.eps)
+        return x * scale + (self.bias - self.running_mean * scale)

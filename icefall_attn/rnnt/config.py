@@ -23,7 +23,8 @@ class LossConfig:
       negligible: cells whose gradient is below this share of the largest are left out of the backward pass
         of the joiner.
       ctc_scale: weight of the auxiliary CTC at the first step, if the model has a CTC head.
-      ctc_scale_end: its weight at the last step; it falls linearly.
+      ctc_scale_end: its weight at step ``train.max_steps``, to which it falls linearly; without
+        that bound it stays.
     """
 
     backend: str = "auto"
@@ -44,6 +45,10 @@ class LossConfig:
             raise ValueError(f"loss.backend must be 'auto', 'k2' or 'torch', not {self.backend!r}")
         if self.prune_range < 2:
             raise ValueError(f"loss.prune_range must be at least 2, not {self.prune_range}")
+        for name in ("lm_scale", "am_scale", "simple_scale", "warm_steps", "delay_penalty",
+                     "fast_emit", "negligible", "ctc_scale", "ctc_scale_end"):  # fmt: skip
+            if getattr(self, name) < 0:
+                raise ValueError(f"loss.{name} must not be negative, but is {getattr(self, name)}")
         if self.rnnt_type not in ("regular", "modified", "constrained"):
             raise ValueError(
                 "loss.rnnt_type must be 'regular', 'modified' or 'constrained', "

@@ -10,6 +10,7 @@ time, and the last arc is a blank. For ``modified`` and ``constrained`` it is ``
 also moves on to the next frame. py is ``(B, U + 1, T')``.
 """
 
+from functools import lru_cache
 from typing import Tuple
 
 import torch
@@ -17,32 +18,37 @@ from torch import Tensor
 
 from icefall_attn.errors import UserError
 
-try:
-    import k2
-except ImportError:
-    k2 = None
-
 # Stands for -inf where infinities would give NaN in differences. Sums of it over the frames of an
 # utterance keep 6 digits after the point in float64, and no real loss comes near it.
 FLOOR = -1e6
 
 
-def k2_available() -> bool:
-    """Whether k2 can be imported."""
-    return k2 is not None
+@lru_cache(maxsize=None)
+def why_no_k2(device_type: str = "cpu") -> str:
+    """The reason why k2 cannot be used on a kind of device; empty if it can."""
+    try:
+        import k2
+    except Exception as error:  # built for another torch, k2 raises errors of its own kinds
+        return f"k2 cannot be imported ({' '.join(str(error).split()) or type(error).__name__})"
+    if device_type == "cuda" and not k2.with_cuda:
+        return "this k2 was built without CUDA"
+    return ""
 
 
-def choose_backend(name: str) -> str:
-    """``auto`` is k2 if it can be imported, otherwise torch.
+def choose_backend(name: str, device_type: str = "cpu") -> str:
+    """``auto`` is k2 where it can be used, otherwise torch.
 
     Raises:
-      UserError: for k2 where it is missing.
+      UserError: for k2 where it cannot be used.
     """
-    if name == "auto":
-        return "k2" if k2_available() else "torch"
-    if name == "k2" and not k2_available():
-        raise UserError("loss.backend=k2 but k2 cannot be imported; use loss.backend=torch")
-    return name
+    if name == "torch":
+        return name
+    reason = why_no_k2(device_type)
+    if not reason:
+        return "k2"
+    if name == "k2":
+        raise UserError(f"loss.backend=k2 but {reason}; use loss.backend=torch")
+    return "torch"
 
 
 def total_score(
@@ -106,6 +112,8 @@ class _Known(torch.autograd.Function):
 
 
 def _k2_occupation(px, py, label_lengths, lengths):
+    import k2
+
     if px.size(1) == 0:  # k2 wants room for a label
         px = px.new_full((px.size(0), 1, px.size(2)), float("-inf"))
         py = torch.nn.functional.pad(py, (0, 0, 0, 1), value=float("-inf"))

@@ -41,7 +41,7 @@ def pruned_transducer_loss(
       Both losses per utterance, ``(B,)`` float32 in nats; infinite where no alignment exists. The
       lattice is in float32 whatever autocast says.
     """
-    backend = choose_backend(config.backend)
+    backend = choose_backend(config.backend, encoder.device.type)
     labels = _clean(labels, label_lengths)
     with torch.autocast(encoder.device.type, enabled=False):
         simple, ranges = simple_loss(
@@ -66,7 +66,7 @@ def simple_loss(
     config: LossConfig,
 ) -> Tuple[Tensor, Tensor]:
     """The loss of the simple joiner ``(B,)`` and the ranges ``(B, T', R)`` it suggests."""
-    backend = choose_backend(config.backend)
+    backend = choose_backend(config.backend, am.device.type)
     px, py = smoothed_arcs(am.float(), lm.float(), labels, label_lengths, config)
     px, py = close(px, py, lengths, config)
     total, px_grad, py_grad = score_and_occupation(px, py, label_lengths, lengths, backend)
@@ -86,7 +86,7 @@ def full_loss(
     index = labels[:, None, :, None].expand(-1, log_probs.size(1), -1, 1)
     px = log_probs[:, :, :-1].gather(3, index).squeeze(3).transpose(1, 2)
     px, py = close(px, py, lengths, config)
-    backend = choose_backend(config.backend)
+    backend = choose_backend(config.backend, logits.device.type)
     return -total_score(px, py, label_lengths, lengths, backend, config.fast_emit)
 
 

@@ -1,5 +1,6 @@
 """SpecAugment (Park et al. 2019) on the valid part of each utterance."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -31,6 +32,23 @@ class SpecAugmentConfig:
     time_share: float = 0.15
     probability: float = 0.9
 
+    def __post_init__(self):
+        if not 0.0 <= self.probability <= 1.0:
+            raise ValueError(
+                f"spec_augment.probability must be from 0 to 1, not {self.probability}"
+            )
+        if not 0.0 < self.time_share <= 1.0:
+            raise ValueError(
+                f"spec_augment.time_share must be above 0 and at most 1, not {self.time_share}"
+            )
+        smallest = {"freq_masks": 1, "freq_width": 2, "time_masks": 1, "time_width": 2}
+        for name, least in smallest.items():
+            if getattr(self, name) < least:
+                raise ValueError(
+                    f"spec_augment.{name} must be at least {least}, not {getattr(self, name)}; "
+                    "spec_augment.enabled=false masks nothing"
+                )
+
 
 class SpecAugment(nn.Module):
     """Masks and warps; padding is never touched and never enters a mask's mean.
@@ -50,8 +68,8 @@ class SpecAugment(nn.Module):
             max_frames_mask_fraction=config.time_share,
             p=config.probability,
         )
-        # a shorter utterance would leave no frame for a mask
-        self.shortest = int(2 * config.time_masks / max(config.time_share, 1e-3))
+        # in a shorter utterance there is no frame for a mask, which lhotse does not survive
+        self.shortest = math.ceil(1.0 / config.time_share) + 1
 
     @torch.no_grad()
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:

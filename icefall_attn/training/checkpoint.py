@@ -1,5 +1,6 @@
 """Checkpoints: written whole or not at all, loaded strictly, averaged."""
 
+import io
 import json
 import os
 from pathlib import Path
@@ -18,18 +19,17 @@ VALID_LOSSES = "valid-losses.jsonl"
 
 
 def save_checkpoint(path: Path, values: Dict[str, Any]) -> None:
-    """Writes tensors and builtins; a kill or a full disk leaves the old file as it was.
+    """Writes tensors and builtins; a kill or a full disk (`OSError`) leaves the old file as it was.
 
     An entry without tensors is stored as JSON text, since the safe loader of torch 1.13 reads no
     Python floats; an entry with tensors may hold tensors, integers and strings.
     """
     stored = {k: v if _has_tensor(v) else json.dumps(v) for k, v in values.items()}
-    try:
-        with atomic_write(path, "wb") as file:
-            torch.save(stored, file)
-    except RuntimeError as error:  # torch's own words for a failed write
-        reason = str(error).splitlines()[0]
-        raise UserError(f"cannot write {path}: {reason}; is the disk full?") from None
+    # by way of the memory: torch's own writer ends the process when the disk is full
+    buffer = io.BytesIO()
+    torch.save(stored, buffer)
+    with atomic_write(path, "wb") as file:
+        file.write(buffer.getbuffer())
 
 
 def load_checkpoint(path: Path) -> Dict[str, Any]:
@@ -119,9 +119,15 @@ def load_experiment(
         paths, name = _choose(directory, avg, by)
     loaded = [load_checkpoint(path) for path in paths]
     config = from_dict(RunConfig, loaded[-1]["config"])
+    tokenizer = load_tokenizer(directory / "lang")
+    if tokenizer.vocab_size != config.model.vocab_size:
+        raise UserError(
+            f"{directory / 'lang'} has {tokenizer.vocab_size} tokens but the model was trained "
+            f"with {config.model.vocab_size}; they do not belong together"
+        )
     model = Transducer(config.model)
     model.load_state_dict(average([values["model"] for values in loaded]))
-    return Experiment(model.eval(), load_tokenizer(directory / "lang"), config, name)
+    return Experiment(model.eval(), tokenizer, config, name)
 
 
 def _choose(directory: Path, avg: int, by: str) -> tuple:
@@ -130,19 +136,25 @@ def _choose(directory: Path, avg: int, by: str) -> tuple:
     if by not in ("valid-loss", "epoch"):
         raise UserError(f"by must be 'valid-loss' or 'epoch', not {by!r}")
     losses = read_valid_losses(directory)
-    epochs = [epoch for epoch in losses if (directory / f"epoch-{epoch}.pt").is_file()]
-    if len(epochs) < avg:
+    if len(losses) < avg:
         raise UserError(
-            f"{directory} has {len(epochs)} epochs, too few to average {avg}; "
+            f"{directory} has {len(losses)} epochs, too few to average {avg}; "
             "train longer or ask for less"
         )
     if by == "epoch":
-        chosen = sorted(epochs)[-avg:]
+        chosen = sorted(losses)[-avg:]
         name = f"epoch-{chosen[-1]}_avg-{avg}"
     else:
-        chosen = sorted(sorted(epochs, key=lambda epoch: losses[epoch])[:avg])
+        chosen = sorted(sorted(losses, key=lambda epoch: losses[epoch])[:avg])
         name = f"best_avg-{avg}"
-    return [directory / f"epoch-{epoch}.pt" for epoch in chosen], name
+    paths = [directory / f"epoch-{epoch}.pt" for epoch in chosen]
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing:
+        raise UserError(
+            f"{directory} no longer has {', '.join(missing)}; average fewer than {avg}, or train "
+            "with a larger train.keep_epochs"
+        )
+    return paths, name
 
 
 def read_valid_losses(directory: Path) -> Dict[int, float]:

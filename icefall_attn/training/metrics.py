@@ -1,39 +1,38 @@
-"""Sums of losses that stay on the device until they are read."""
+"""Sums over the steps between two reports; losses stay on their device until they are read."""
 
-from typing import Dict, List
+from typing import Dict
 
 import torch
 from torch import Tensor
 
+from icefall_attn.training.objective import Terms
+
 
 class Metrics:
-    """Adds up named values; `means` divides by the frames seen and starts again."""
+    """Adds up losses and counts; `take` returns them and starts again."""
 
     def __init__(self) -> None:
-        self.sums: Dict[str, Tensor] = {}
-        self.counts: Dict[str, float] = {}
+        self._sums: Dict[str, Tensor] = {}
+        self._counts: Dict[str, float] = {}
 
-    def add(self, **values: Tensor) -> None:
-        """Adds tensors that stay where they are."""
-        for name, value in values.items():
-            value = value.detach()
-            self.sums[name] = self.sums[name] + value if name in self.sums else value
+    def add_losses(self, terms: Terms) -> None:
+        """Adds a batch's losses, without waiting for them, and its frames."""
+        for name in ("total", "simple", "pruned", "ctc"):
+            value = getattr(terms, name)
+            if value is not None:
+                value = value.detach()
+                self._sums[name] = self._sums[name] + value if name in self._sums else value
+        self.count(frames=terms.frames)
 
     def count(self, **values: float) -> None:
         """Adds numbers that the host knows."""
         for name, value in values.items():
-            self.counts[name] = self.counts.get(name, 0.0) + value
+            self._counts[name] = self._counts.get(name, 0.0) + value
 
-    def means(self) -> Dict[str, float]:
-        """Every sum of tensors over the frames, read with one synchronisation; then empties."""
-        frames = max(self.counts.get("frames", 0.0), 1.0)
-        names: List[str] = list(self.sums)
-        values = torch.stack([self.sums[n].float() for n in names]).tolist() if names else []
-        result = {name: value / frames for name, value in zip(names, values)}
-        self.sums = {}
-        return result
-
-    def take_counts(self) -> Dict[str, float]:
-        """The counts, which start again."""
-        counts, self.counts = self.counts, {}
-        return counts
+    def take(self) -> "tuple[Dict[str, float], Dict[str, float]]":
+        """Losses per encoder frame, read with one synchronisation, and counts."""
+        sums, counts = self._sums, self._counts
+        self._sums, self._counts = {}, {}
+        frames = max(counts.get("frames", 0.0), 1.0)
+        values = torch.stack([v.float() for v in sums.values()]).tolist() if sums else []
+        return {name: value / frames for name, value in zip(sums, values)}, counts

@@ -2,53 +2,54 @@
 
 import logging
 import resource
-import sys
 from pathlib import Path
 from typing import Dict, List
 
 import torch
 from torch import nn
-from tqdm import tqdm
 
+from icefall_attn.progress import progress_bar
 from icefall_attn.training.metrics import Metrics
 from icefall_attn.training.options import TrainConfig
 
 
 class Monitor:
-    """One line per ``log_every`` steps, the same numbers in TensorBoard, and a progress bar."""
+    """One line per ``log_every`` steps, the same numbers in TensorBoard, and a progress bar.
 
-    def __init__(self, exp_dir: Path, options: TrainConfig):
+    Args:
+      exp_dir: where ``tensorboard/`` lies.
+      options: how often, how long.
+      step: steps done before; what an interrupted run wrote past them is hidden.
+    """
+
+    def __init__(self, exp_dir: Path, options: TrainConfig, step: int):
         self.writer = None
         if options.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
-            self.writer = SummaryWriter(str(exp_dir / "tensorboard"))
-        self.bar = tqdm(
+            self.writer = SummaryWriter(str(exp_dir / "tensorboard"), purge_step=step + 1)
+        self.bar = progress_bar(
             total=options.max_steps or None,
             unit="step",
-            disable=not sys.stderr.isatty(),
             dynamic_ncols=True,
             smoothing=0.05,
         )
 
     def train(self, metrics: Metrics, progress, rate: float, model: nn.Module) -> None:
         """Reports the steps since the last call."""
-        counts = metrics.take_counts()
-        metrics.counts = {"frames": counts.get("frames", 0.0)}
-        losses = metrics.means()
-        metrics.counts = {}
+        losses, counts = metrics.take()
         seconds = max(counts.get("seconds", 0.0), 1e-9)
         steps = max(counts.get("steps", 1.0), 1.0)
         values = {
             **losses,
             "learning_rate": rate,
             "grad_norm": counts.get("grad_norm", 0.0) / steps,
-            "frames_per_second": counts.get("frames", 0.0) / seconds,
+            "encoder_frames_per_second": counts.get("frames", 0.0) / seconds,
             "audio_seconds_per_second": counts.get("audio", 0.0) / seconds,
             "seconds_per_step": seconds / steps,
             "data_wait_share": counts.get("waited", 0.0) / seconds,
             "padding_share": 1.0 - counts.get("valid", 0.0) / max(counts.get("places", 1.0), 1.0),
-            "memory_gib": memory_gib(),
+            "memory_gib": memory_gib(model),
             "dropped_utterances": progress.dropped,
             "skipped_steps": progress.skipped_steps,
         }
@@ -66,10 +67,10 @@ class Monitor:
             100 * values["padding_share"],
             values["memory_gib"],
         )
-        self.bar.set_postfix(loss=f"{losses.get('loss', 0.0):.3f}", lr=f"{rate:.1e}")
+        self.bar.set_postfix(loss=f"{losses.get('total', 0.0):.3f}", lr=f"{rate:.1e}")
         self.bar.update(progress.step - self.bar.n)
         self._scalars("train", values, progress.step)
-        self._scalars("grad_norm", _gradient_norms(model), progress.step)
+        self._scalars("grad_norm_clipped", _gradient_norms(model), progress.step)
         self._scalars("train", {"epoch": progress.epoch}, progress.step)
 
     def valid(self, result, progress, epoch: int, pictures: Dict) -> None:
@@ -100,9 +101,9 @@ class Monitor:
                 self.writer.add_scalar(f"{group}/{name}", value, step)
 
 
-def memory_gib() -> float:
-    """Peak memory: of the GPU if there is one, otherwise of the process."""
-    if torch.cuda.is_available():
+def memory_gib(model: nn.Module) -> float:
+    """Peak memory: of the GPU if the model is on one, otherwise of the process."""
+    if next(model.parameters()).is_cuda:
         return torch.cuda.max_memory_allocated() / 2**30
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 

@@ -23,22 +23,26 @@ def draw(model: nn.Module, batch: Batch, loss: LossConfig) -> Dict[str, object]:
     was_training = model.training
     model.eval()
     batch = select(batch, [0])
-    figures = {
-        "attention": _attention_figure(attention_weights(model, batch)),
-        "lattice": _lattice_figure(occupation(model, batch, loss), batch.ids[0]),
-    }
+    figures = {"lattice": _lattice_figure(occupation(model, batch, loss), batch.ids[0])}
+    weights = attention_weights(model, batch)
+    if weights:
+        figures["attention"] = _attention_figure(weights)
     model.train(was_training)
     return figures
 
 
 def attention_weights(model: nn.Module, batch: Batch) -> List[Tensor]:
-    """The attention weights of the first utterance in every block, each ``(H, T', T')``."""
+    """The attention weights of the first utterance in every block, each ``(H, T', T')``.
+
+    They are what goes into a mechanism's ``weights_dropout``; one without has no picture.
+    """
     seen: List[Tensor] = []
     hooks = [
-        block.attention.dropout.register_forward_pre_hook(
+        block.attention.weights_dropout.register_forward_pre_hook(
             lambda _, inputs: seen.append(inputs[0][0].float().cpu())
         )
         for block in model.encoder.blocks
+        if hasattr(block.attention, "weights_dropout")
     ]
     try:
         model.encode(batch.features, batch.feature_lengths)
@@ -56,7 +60,7 @@ def occupation(model: nn.Module, batch: Batch, loss: LossConfig) -> Tensor:
     lm = model.simple_predictor(model.predictor(labels)).float()
     px, py = smoothed_arcs(am, lm, labels, label_lengths, loss)
     px, py = close(px, py, lengths, loss)
-    backend = choose_backend(loss.backend)
+    backend = choose_backend(loss.backend, am.device.type)
     _, _, blank_arcs = arc_occupation(px, py, label_lengths, lengths, backend)
     return blank_arcs[0].cpu()
 

@@ -19,7 +19,7 @@ class OptimConfig:
         peak, then half a cosine to 0 at ``train.max_steps``).
       lr: the peak.
       warm_steps: steps w to the peak.
-      weight_decay: of weights; biases, norms and embeddings' kin of one dimension have none.
+      weight_decay: of weights; parameters of one dimension (biases, norms) have none.
       beta1: decay of the gradients' mean.
       beta2: decay of the squared gradients' mean.
       eps: added to the root of the latter.
@@ -94,6 +94,11 @@ class FlatOptimizer:
         """Sets all gradients to 0."""
         for vector in self.vectors:
             vector.grad.zero_()
+
+    def scale_grad(self, factor: float) -> None:
+        """Multiplies all gradients."""
+        for vector in self.vectors:
+            vector.grad.mul_(factor)
 
     def grad_norm(self) -> Tensor:
         """The L2 norm of the whole gradient, a scalar tensor."""

@@ -5,7 +5,7 @@ import logging
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Iterable, Iterator, List, Optional
+from typing import Iterable, Iterator, List
 
 import torch
 from torch import nn
@@ -16,8 +16,8 @@ from icefall_attn.data.loader import eval_loader, train_loader
 from icefall_attn.data.tokenizer import Tokenizer
 from icefall_attn.device import choose_device
 from icefall_attn.errors import UserError
+from icefall_attn.files import remove_leftovers
 from icefall_attn.nn.dropout import begin_step
-from icefall_attn.nn.lengths import subsampled
 from icefall_attn.training import checkpoint as ckpt
 from icefall_attn.training.allocator import keep_freed_memory
 from icefall_attn.training.augment import SpecAugment
@@ -30,6 +30,7 @@ from icefall_attn.training.random_state import (
     seed_everything,
     set_random_state,
 )
+from icefall_attn.training.same_run import check_same_run, fingerprint
 from icefall_attn.training.schedule import FlatOptimizer
 from icefall_attn.training.usable import UtteranceFilter
 from icefall_attn.training.validation import validate
@@ -82,12 +83,13 @@ class Trainer:
         self.progress = Progress()
         self.metrics = Metrics()
         self.skipped_in_a_row = 0
+        self.fingerprint = fingerprint(config, tokenizer)
+        remove_leftovers(self.exp_dir)
         logging.info("%s", _sizes(self.model))
 
     def run(self) -> None:
-        """Trains until the last epoch or step, resuming from ``last.pt`` if there is one."""
-        self._resume()
-        self.monitor = Monitor(self.exp_dir, self.options)
+        """Trains until the last epoch or step."""
+        self.monitor = Monitor(self.exp_dir, self.options, self.progress.step)
         start = time.monotonic() - self.progress.seconds
         try:
             while not self._finished():
@@ -126,6 +128,7 @@ class Trainer:
             if progress.step % self.options.save_every == 0:
                 path = self.exp_dir / f"checkpoint-{progress.step}.pt"
                 self._save(path)
+                ckpt.link(path, self.exp_dir / ckpt.LAST)
                 ckpt.prune(self.exp_dir, self.options.keep_last, self.options.keep_epochs)
             begin = time.monotonic()
         progress.batches = 0
@@ -134,32 +137,26 @@ class Trainer:
         """One update from one or more batches, normalised by their encoder frames."""
         progress = self.progress
         begin_step(self.model, progress.step >= self.options.regularise_after)
-        batches = [self.usable(batch).to(self.device) for batch in batches]
-        frames = sum(
-            subsampled(n) for batch in batches for n in batch.feature_lengths.tolist()
-        )
         share = progress.step / self.options.max_steps if self.options.max_steps else 0.0
         self.optimizer.zero_grad()
-        trained = False
+        frames = 0
         for batch in batches:
+            batch = self.usable(batch).to(self.device)
             terms = self.objective(batch, progress.step, share)
             if terms is None:
                 continue
-            (terms.total / frames).backward()
-            trained = True
-            values = {"loss": terms.total, "simple": terms.simple, "pruned": terms.pruned}
-            if terms.ctc is not None:
-                values["ctc"] = terms.ctc
-            self.metrics.add(**values)
+            terms.total.backward()
+            frames += terms.frames
+            self.metrics.add_losses(terms)
             self.metrics.count(
-                frames=terms.frames,
                 audio=sum(batch.durations),
                 places=batch.features.size(0) * batch.features.size(1),
                 valid=int(batch.feature_lengths.sum()),
             )
         progress.step += 1
         progress.dropped = self.usable.total_dropped
-        if trained:
+        if frames > 0:
+            self.optimizer.scale_grad(1.0 / frames)
             self._update()
 
     def _update(self) -> None:
@@ -191,6 +188,8 @@ class Trainer:
         progress.best_valid_loss = min(result.loss, progress.best_valid_loss)
         self.monitor.valid(result, progress, epoch, pictures)
         path = self.exp_dir / f"epoch-{epoch}.pt"
+        # A kill at any point below is mended by the resumed run, which comes here again: last.pt,
+        # which says that the epoch is over, is written last.
         self._save(path)
         ckpt.note_valid_loss(
             self.exp_dir,
@@ -198,6 +197,7 @@ class Trainer:
         )
         if better:
             ckpt.link(path, self.exp_dir / ckpt.BEST)
+        ckpt.link(path, self.exp_dir / ckpt.LAST)
         ckpt.prune(self.exp_dir, self.options.keep_last, self.options.keep_epochs)
 
     def _pictures(self) -> dict:
@@ -217,21 +217,21 @@ class Trainer:
                 "progress": asdict(self.progress),
                 "random": get_random_state(),
                 "config": to_dict(self.config),
+                "fingerprint": self.fingerprint,
             },
         )
-        ckpt.link(path, self.exp_dir / ckpt.LAST)
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
+        """Takes up an earlier run of the experiment directory where it stopped, if there is one.
+
+        Raises:
+          UserError: if that run was another one: other options, tokens or data.
+        """
         path = self.exp_dir / ckpt.LAST
         if not path.is_file():
             return
         saved = ckpt.load_checkpoint(path)
-        if saved["config"]["model"] != to_dict(self.config.model):
-            raise UserError(
-                f"{path} holds another model than the options ask for: "
-                f"{_difference(saved['config']['model'], to_dict(self.config.model))}; "
-                "choose another exp_dir or the old options"
-            )
+        check_same_run(path, saved, self.config, self.fingerprint)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.progress = Progress(**saved["progress"])
@@ -244,6 +244,8 @@ class Trainer:
             self.progress.batches,
             self.progress.step,
         )
+        if self._finished():
+            logging.info("nothing is left to train; train.num_epochs or a new exp_dir adds more")
 
 
 def _groups(batches: Iterable[Batch], size: int) -> Iterator[List[Batch]]:
@@ -257,13 +259,3 @@ def _sizes(model: nn.Module) -> str:
     total = sum(parts.values())
     detail = ", ".join(f"{name} {count / 1e6:.2f}" for name, count in parts.items() if count)
     return f"{total / 1e6:.2f} M parameters: {detail}"
-
-
-def _difference(old: dict, new: dict, prefix: str = "model") -> Optional[str]:
-    for name in old.keys() | new.keys():
-        a, b = old.get(name), new.get(name)
-        if a != b:
-            if isinstance(a, dict) and isinstance(b, dict):
-                return _difference(a, b, f"{prefix}.{name}")
-            return f"{prefix}.{name} was {a}, now {b}"
-    return None

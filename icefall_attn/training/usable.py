@@ -3,6 +3,8 @@
 import logging
 from typing import List
 
+import torch
+
 from icefall_attn.data.batch import Batch
 from icefall_attn.errors import UserError
 from icefall_attn.nn.lengths import subsampled
@@ -37,12 +39,15 @@ class UtteranceFilter:
         self.named: set = set()
 
     def __call__(self, batch: Batch) -> Batch:
-        """The utterances with at least one label and no more labels than encoder frames."""
+        """The utterances with finite features, a label, and no more labels than encoder frames."""
         keep = []
+        finite = torch.isfinite(batch.features).flatten(1).all(dim=1).tolist()
         for index, (frames, tokens) in enumerate(
             zip(batch.feature_lengths.tolist(), batch.tokens)
         ):
-            if not tokens:
+            if not finite[index]:
+                self.drop(batch.ids[index], "its features are not finite")
+            elif not tokens:
                 self.drop(batch.ids[index], "its transcript is empty")
             elif len(tokens) > subsampled(frames):
                 self.drop(

@@ -1,5 +1,7 @@
 """Dev loss and dev word error rate."""
 
+import logging
+import math
 from typing import List, NamedTuple, Optional
 
 import torch
@@ -14,7 +16,8 @@ from icefall_attn.training.usable import UtteranceFilter
 
 
 class Validation(NamedTuple):
-    """Losses in nats per encoder frame; the model is chosen by ``loss``, the pruned one."""
+    """Losses in nats per encoder frame; the model is chosen by ``loss``, the pruned one, which is
+    infinite if that of any utterance is."""
 
     loss: float
     simple: float
@@ -28,7 +31,8 @@ def validate(
 ) -> Validation:
     """Goes through the valid set once, without dropout, SpecAugment or random numbers."""
     usable = UtteranceFilter()
-    objective = Objective(model, config.loss, usable.drop)
+    infinite: List[str] = []
+    objective = Objective(model, config.loss, lambda name, reason: infinite.append(name))
     model.eval()
     sums = {"simple": 0.0, "pruned": 0.0, "ctc": 0.0}
     frames = 0
@@ -46,9 +50,12 @@ def validate(
             refs.update(zip(batch.ids, batch.texts))
             hyps.update(zip(batch.ids, texts))
     model.train()
+    if infinite:
+        logging.warning("the loss of %d valid utterances is not finite", len(infinite))
+    broken = bool(infinite) or frames == 0  # such a model must not look like a good one
     frames = max(frames, 1)
     return Validation(
-        loss=sums["pruned"] / frames,
+        loss=math.inf if broken else sums["pruned"] / frames,
         simple=sums["simple"] / frames,
         ctc=sums["ctc"] / frames if config.model.ctc else None,
         wer=score(refs, hyps).rate if config.train.valid_wer else None,

@@ -73,7 +73,7 @@ def test_fused_scores_equal_the_definition(q_len, k_len):
 def weights_of(module, x):
     """Attention weights of a module, seen from outside."""
     seen = []
-    hook = module.dropout.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    hook = module.weights_dropout.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     table = RelPosTable(x.size(2), module.legacy)(x.size(1))
     valid = torch.ones(x.shape[:2], dtype=torch.bool)
     module(x, AttentionContext(valid, None, table))

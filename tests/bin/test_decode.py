@@ -9,6 +9,7 @@ import torch
 from icefall_attn.bin import decode, results
 from icefall_attn.data.batch import Batch
 from icefall_attn.errors import UserError
+from icefall_attn.files import temporary_path
 
 # id, reference, and the tokens that the features hold (0 is blank, 3 is A, 4 is B)
 UTTERANCES = [
@@ -148,6 +149,32 @@ def test_options_reach_the_library(tmp_path, experiment, loaders):
     assert (data.num_workers, max_duration) == (1, 77.0)
 
 
+def test_one_checkpoint(tmp_path, experiment):
+    run(tmp_path, "--checkpoint", "last.pt")
+    assert experiment.asked == (str(tmp_path / "exp"), 1, "valid-loss", "last.pt")
+    run(tmp_path)
+    assert experiment.asked == (str(tmp_path / "exp"), 1, "valid-loss", None)
+
+
+def test_progress_bar_in_a_recipe(tmp_path, experiment, capsys, monkeypatch):
+    run(tmp_path)
+    assert "100%" not in capsys.readouterr().err
+    monkeypatch.setenv("ICEFALL_ATTN_PROGRESS", "1")
+    run(tmp_path)
+    assert "test: 100%" in capsys.readouterr().err
+
+
+def test_leftovers_of_a_killed_run_are_removed(tmp_path, experiment, monkeypatch):
+    result = tmp_path / "exp" / "greedy_search" / "recogs-test.txt"
+    with monkeypatch.context() as patch:
+        patch.setattr("os.getpid", lambda: 2**40)  # no process has this number
+        leftover = temporary_path(result)
+    leftover.parent.mkdir(parents=True)
+    leftover.touch()
+    run(tmp_path)
+    assert not leftover.exists()
+
+
 def test_same_id_twice_is_an_error(tmp_path, experiment, monkeypatch):
     batches = [make_batch(UTTERANCES[:1])] * 2
     monkeypatch.setattr("icefall_attn.data.loader.eval_loader", lambda *_: batches)
@@ -164,6 +191,18 @@ def test_same_id_twice_is_an_error(tmp_path, experiment, monkeypatch):
         (["--avg", "many"], "many"),
         (["--unit", "phone"], "phone"),
         (["--device", "abacus"], "device 'abacus' cannot be used"),
+        (["--max-duration", "0"], "--max-duration must be above 0, not 0.0"),
+        (["--max-duration", "-5"], "--max-duration must be above 0, not -5.0"),
+        (
+            ["--checkpoint", "x/last.pt"],
+            "a file name inside --exp-dir, not 'x/last.pt'",
+        ),
+        (
+            ["--checkpoint", "/x/last.pt"],
+            "a file name inside --exp-dir, not '/x/last.pt'",
+        ),
+        (["--checkpoint", "last.pt", "--avg", "1"], "leave out --avg 1"),
+        (["--by", "epoch", "--checkpoint=last.pt"], "leave out --by epoch"),
     ],
 )
 def test_bad_options_are_one_line(tmp_path, experiment, options, message):

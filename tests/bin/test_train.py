@@ -59,7 +59,9 @@ def test_sigkill_and_resume_equals_undisturbed(options, tmp_path):
     done = train(*options, "--exp-dir", str(whole))
     assert done.returncode == 0, done.stderr
     process = subprocess.Popen(
-        [*PROGRAM, *options, "--exp-dir", str(killed)], env=environ(), stderr=subprocess.DEVNULL
+        [*PROGRAM, *options, "--exp-dir", str(killed)],
+        env=environ(),
+        stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 120
     while not (killed / "checkpoint-15.pt").exists() and time.monotonic() < deadline:

@@ -90,6 +90,10 @@ def test_json(tmp_path, heard, capsys):
 def test_bad_options_are_one_line(tmp_path):
     with pytest.raises(UserError, match="max-duration must be above 0, not -1"):
         run("--max-duration", "-1", "a.wav")
+    with pytest.raises(UserError, match="a file name inside --exp-dir, not '../x.pt'"):
+        run("--checkpoint", "../x.pt", "a.wav")
+    with pytest.raises(UserError, match="leave out --avg 3"):
+        run("--checkpoint", "x.pt", "--avg", "3", "a.wav")
     with pytest.raises(UserError) as error:
         run("--no-such-option", "1", "a.wav")
     assert "\n" not in str(error.value)

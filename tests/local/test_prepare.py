@@ -96,6 +96,77 @@ def test_a_finished_part_is_kept_and_a_changed_one_is_not(compute, tmp_path, cap
     assert len(load_manifest(output / "toy_cuts_train.jsonl.gz")) == 15
 
 
+@pytest.fixture
+def computed(monkeypatch):
+    """The names of the cuts whose features were computed."""
+    names = []
+
+    def store(cuts, *arguments):
+        names.extend(cut.id for cut in cuts)
+        return store_features(cuts, *arguments)
+
+    monkeypatch.setattr(compute_fbank, "store_features", store)
+    return names
+
+
+PERTURBED = ("--parts", "train", "--perturb", "train", "--speeds", 0.9, "--nj", 1)
+
+
+def test_corrected_transcripts_reach_the_cuts(
+    compute, manifests, computed, tmp_path, caplog
+):
+    compute(tmp_path / "fbank", *PERTURBED)
+    cuts = tmp_path / "fbank/toy_cuts_train.jsonl.gz"
+    before = load_manifest(cuts)
+    supervisions = list(load_manifest(manifests / "toy_supervisions_train.jsonl.gz"))
+    supervisions[1].text = "TEN"
+    recordings = load_manifest(manifests / "toy_recordings_train.jsonl.gz")
+    write_part(manifests, "toy", "train", recordings, supervisions)
+    computed.clear()
+    with caplog.at_level("INFO"):
+        compute(tmp_path / "fbank", *PERTURBED)
+    assert "train: 2 transcripts changed, features kept" in caplog.messages
+    after = load_manifest(cuts)
+    assert not computed
+    assert [c.id for c in after] == [c.id for c in before]
+    texts = {c.id: c.supervisions[0].text for c in before}
+    texts["train1"] = texts["train1_sp0.9"] = "TEN"
+    assert {c.id: c.supervisions[0].text for c in after} == texts
+    for old, new in zip(before, after):
+        assert (old.load_features() == new.load_features()).all()
+        assert new.supervisions[0].duration == pytest.approx(new.duration, abs=0.01)
+    # And now nothing is left to do.
+    written = cuts.stat().st_mtime_ns
+    compute(tmp_path / "fbank", *PERTURBED)
+    assert not computed and cuts.stat().st_mtime_ns == written
+
+
+def test_other_audio_is_computed_again(compute, manifests, computed, tmp_path):
+    compute(tmp_path / "fbank", *PERTURBED)
+    (tmp_path / "train0.wav").rename(tmp_path / "moved.wav")
+    recordings = list(load_manifest(manifests / "toy_recordings_train.jsonl.gz"))
+    recordings[0].sources[0].source = str(tmp_path / "moved.wav")
+    supervisions = load_manifest(manifests / "toy_supervisions_train.jsonl.gz")
+    write_part(manifests, "toy", "train", recordings, supervisions)
+    computed.clear()
+    compute(tmp_path / "fbank", *PERTURBED)
+    assert len(computed) == 10
+    cuts = load_manifest(tmp_path / "fbank/toy_cuts_train.jsonl.gz")
+    assert cuts["train0"].recording.sources[0].source == str(tmp_path / "moved.wav")
+    computed.clear()
+    compute(tmp_path / "fbank", *PERTURBED, "--storage", "numpy")
+    assert len(computed) == 10
+
+
+def test_overwrite_computes_again(compute, computed, tmp_path):
+    compute(tmp_path / "fbank", *PERTURBED)
+    computed.clear()
+    compute(tmp_path / "fbank", *PERTURBED)
+    assert not computed
+    compute(tmp_path / "fbank", *PERTURBED, "--overwrite")
+    assert len(computed) == 10
+
+
 @pytest.mark.parametrize(
     "options, message",
     [

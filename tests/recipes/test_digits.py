@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from icefall_attn.rnnt import k2_backend
+from icefall_attn.rnnt.lattice import why_no_k2
 
 pytest.importorskip("espeakng_loader", reason="the voices need espeakng-loader")
-pytestmark = pytest.mark.skipif(not k2_backend.available(), reason="k2 is not installed")
+pytestmark = pytest.mark.skipif(bool(why_no_k2()), reason=f"graph search: {why_no_k2()}")
 
 ROOT = Path(__file__).parents[2]
 METHODS = ["greedy_search", "modified_beam_search", "fast_beam_search"]

@@ -64,6 +64,32 @@ class TestEveryScript:
         assert_refused(call(script, *options), named)
 
 
+OPTIONS = {
+    "prepare": "nj token-kind vocab-size speeds",
+    "train": "config exp-dir",
+    "decode": "exp-dir methods avg by checkpoint",
+    "run": "nj config exp-dir avg",
+}
+MORE = {
+    ("an4", "prepare"): "dl-dir",
+    ("an4", "run"): "dl-dir",
+    ("digits", "prepare"): "train-size dev-size test-size",
+    ("digits", "run"): "train-size dev-size test-size",
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: f"{p.parts[-3]}-{p.stem}")
+def test_help_lists_all_options_of_a_script(script: Path) -> None:
+    own = f"{OPTIONS[script.stem]} {MORE.get((script.parts[-3], script.stem), '')}"
+    wanted = {f"--{name}" for name in f"stage stop-stage force python {own}".split()}
+    lines = call(script, "--help").stdout.split(f"Options of {script.name}:\n")[1]
+    listed = {line.split()[0] for line in lines.splitlines()}
+    passes_on = set() if script.stem == "prepare" else {"--"}
+    assert listed == wanted | passes_on
+    # Every one of them says what it is for.
+    assert all(len(line[29:].split()) >= 2 for line in lines.splitlines())
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", ""])
 @pytest.mark.parametrize("script", PREPARE, ids=lambda p: p.parts[-3])
 def test_number_of_jobs(script: Path, value: str) -> None:
@@ -86,6 +112,9 @@ def test_files_and_searches(corpus: str) -> None:
     )
     assert_refused(call(recipe / "decode.sh", "--methods", ""), "--methods")
     assert_refused(call(recipe / "decode.sh", "--by", "wer"), "'wer'")
+    for more in (["--avg", "5"], ["--by", "epoch"]):
+        options = [*more, "--checkpoint", "last.pt"]
+        assert_refused(call(recipe / "decode.sh", *options), "--checkpoint", more[0])
 
 
 def test_paths_are_the_callers(tmp_path: Path) -> None:

@@ -109,6 +109,33 @@ def test_failure_stops_and_names_the_log(tmp_path: Path) -> None:
     assert not list(toy.dir.glob("data/.done/*"))
 
 
+def test_failure_that_a_program_told_in_one_line(tmp_path: Path) -> None:
+    toy = Toy(
+        tmp_path,
+        'parse_options "$@"; work_dir=data\n'
+        "broken() { echo chatter; echo 'error: no such thing; do that' >&2; exit 1; }\n"
+        "run_stage 1 broken broken\n",
+    )
+    result = toy.run()
+    assert result.returncode == 1
+    assert result.stderr == "    error: no such thing; do that\n"
+
+
+def test_overwrite_goes_with_force_alone(tmp_path: Path) -> None:
+    toy = Toy(
+        tmp_path,
+        'parse_options "$@"; work_dir=data\n'
+        '[ "$force" = false ] || set -- --overwrite\n'
+        '[ "$force" = true ] || set --\n'
+        'say() { echo "$*" >>said; }\n'
+        'run_stage 1 say say words "$@"\n',
+    )
+    toy.run()
+    toy.run("--force", "true")
+    assert "skipped" in toy.run().stdout
+    assert toy.said().splitlines() == ["words", "words --overwrite"]
+
+
 def test_a_failed_rerun_takes_the_marker_away(tmp_path: Path) -> None:
     toy = Toy(
         tmp_path,
@@ -173,13 +200,29 @@ def test_a_killed_stage_leaves_no_marker(tmp_path: Path, kind: signal.Signals) -
             os.kill(pid, signal.SIGKILL)
 
 
-def test_progress_bar_reaches_the_terminal(tmp_path: Path) -> None:
+BAR = """
+import sys
+from icefall_attn.progress import progress_bar
+
+for _ in progress_bar(range(4), desc="bar", mininterval=0):
+    pass
+print("a warning", file=sys.stderr)
+print("out")
+"""
+
+
+@pytest.fixture
+def bar_toy(tmp_path: Path) -> Toy:
     toy = Toy(
         tmp_path,
-        'parse_options "$@"; work_dir=data\n'
-        r"""bar() { printf '\r 10%%\r 50%%\r100%%\n' >&2; echo a warning >&2; echo out; }"""
-        "\nrun_stage 1 bar bar\n",
+        'parse_options "$@"; work_dir=data\nrun_stage 1 bar python bar.py\n',
     )
+    (toy.dir / "bar.py").write_text(BAR)
+    return toy
+
+
+def test_progress_bar_reaches_the_terminal(bar_toy: Toy) -> None:
+    toy = bar_toy
     terminal, terminal_of_child = pty.openpty()
     result = subprocess.run(
         [str(toy.script), "--python", sys.executable],
@@ -197,8 +240,14 @@ def test_progress_bar_reaches_the_terminal(tmp_path: Path) -> None:
     assert "50%" in shown and "a warning" not in shown
     assert result.stdout.startswith("toy 1 bar: done in")
     lines = toy.log("bar").splitlines()
-    assert "100%" in lines and "a warning" in lines and "out" in lines
+    assert "a warning" in lines and "out" in lines
+    assert any(line.startswith("bar: 100%") for line in lines)  # its last state alone
     assert "50%" not in toy.log("bar")
+
+
+def test_no_progress_bar_without_a_terminal(bar_toy: Toy) -> None:
+    assert bar_toy.run().returncode == 0
+    assert "a warning" in bar_toy.log("bar") and "%|" not in bar_toy.log("bar")
 
 
 def test_parts_stop_with_their_exit_code(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 import torch
 
 from icefall_attn.training.augment import SpecAugment, SpecAugmentConfig
@@ -28,7 +29,7 @@ def test_padding_is_untouched_and_does_not_count():
 def test_masks_start_anywhere():
     """Not always at the front, and up to the end of the valid part."""
     torch.manual_seed(0), random.seed(0)
-    augment = make(freq_masks=1, freq_width=1, time_masks=1)
+    augment = make(freq_masks=1, freq_width=2, time_masks=1)
     x = torch.randn(1, 200, 80)
     hits = torch.zeros(200)
     for _ in range(400):
@@ -39,7 +40,7 @@ def test_masks_start_anywhere():
 
 def test_share_of_masked_frames_is_bounded():
     torch.manual_seed(0), random.seed(0)
-    augment = make(freq_masks=1, freq_width=1, time_masks=10, time_width=100, time_share=0.15)
+    augment = make(freq_masks=1, freq_width=2, time_masks=10, time_width=100, time_share=0.15)
     x = torch.randn(1, 300, 80)
     for _ in range(50):
         masked = (augment(x, torch.tensor([300])) != x).all(dim=2).sum()
@@ -54,11 +55,18 @@ def test_off_in_evaluation_and_while_held_back():
     assert augment(x, torch.tensor([200])) is x
 
 
-def test_short_utterances_pass():
-    augment = make()
-    for frames in range(1, 30):
+@pytest.mark.parametrize("width", [2, 3, 20, 100])
+def test_utterances_of_any_length_pass(width):
+    augment = make(time_width=width, time_warp=80)
+    for frames in range(1, 250):
         x = torch.randn(1, frames, 80)
         assert augment(x, torch.tensor([frames])).shape == x.shape
+
+
+def test_short_utterances_are_masked_too():
+    augment = make()
+    x = torch.randn(1, 60, 80)
+    assert not all(torch.equal(augment(x, torch.tensor([60])), x) for _ in range(5))
 
 
 def test_seed_decides():

@@ -1,5 +1,8 @@
 """Checkpoints are whole, plain, averaged right and pruned right."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -35,18 +38,22 @@ def test_a_truncated_file_is_named(tmp_path):
         ckpt.load_checkpoint(tmp_path / "y.pt")
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+def test_a_full_disk_is_one_line_and_leaves_the_old_file(tmp_path):
+    """In a process whose files may not grow past 100 kB, as on a disk that is full."""
     path = tmp_path / "last.pt"
     ckpt.save_checkpoint(path, {"n": 1})
-
-    def full_disk(values, file):
-        file.write(b"half")
-        raise RuntimeError("PytorchStreamWriter failed writing file data/3")
-
-    monkeypatch.setattr(torch, "save", full_disk)
-    with pytest.raises(UserError, match="disk full"):
-        ckpt.save_checkpoint(path, {"n": 2})
-    monkeypatch.undo()
+    program = f"""
+import resource, torch
+from pathlib import Path
+from icefall_attn.errors import run_main
+from icefall_attn.training.checkpoint import save_checkpoint
+import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+run_main(lambda: save_checkpoint(Path({str(path)!r}), {{"model": {{"w": torch.randn(100_000)}}}}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1
     assert ckpt.load_checkpoint(path) == {"n": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["last.pt"]
 
@@ -78,6 +85,14 @@ def test_choice_of_epochs(tmp_path):
         ckpt._choose(tmp_path, 5, "epoch")
     with pytest.raises(UserError, match="not 'wer'"):
         ckpt._choose(tmp_path, 1, "wer")
+
+
+def test_pruned_epochs_are_not_replaced_by_others(tmp_path):
+    fill(tmp_path, {1: 3.0, 2: 1.0, 3: 2.0, 4: 5.0})
+    (tmp_path / "epoch-3.pt").unlink()
+    with pytest.raises(UserError, match="no longer has epoch-3.pt.*keep_epochs"):
+        ckpt._choose(tmp_path, 2, "epoch")
+    assert ckpt._choose(tmp_path, 1, "valid-loss")[0] == [tmp_path / "epoch-2.pt"]
 
 
 def test_an_epoch_trained_again_replaces_its_loss(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import pytest
 import torch
@@ -35,11 +36,14 @@ def make_config(corpus_dir, exp_dir, **train):
     return from_dict(RunConfig, values)
 
 
-def make_trainer(corpus_dir, exp_dir, tokenizer, **train):
+def make_trainer(corpus_dir, exp_dir, tokenizer, change=lambda config: None, **train):
     config = make_config(corpus_dir, exp_dir, **train)
+    change(config)
     config.model.vocab_size = tokenizer.vocab_size
     exp_dir.mkdir(exist_ok=True)
-    return Trainer(config, tokenizer)
+    trainer = Trainer(config, tokenizer)
+    trainer.resume()
+    return trainer
 
 
 def record_batches(monkeypatch):
@@ -58,35 +62,53 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("kill_at", [2, 7, 9])
-def test_killed_and_resumed_equals_undisturbed(corpus_dir, tokenizer, tmp_path, monkeypatch, kill_at):
-    """Bit for bit: weights, optimiser, batches, random numbers, valid losses."""
+KILLS = [
+    (1, lambda t: t.progress.step == 3, "_update"),
+    (1, lambda t: t.progress.step == 8, "_update"),
+    (2, lambda t: t.progress.step == 4, "_update"),
+    (1, lambda t: t.progress.epoch == 2, "_pictures"),  # in validation
+    (1, lambda t: t.progress.epoch == 3, "note"),  # between an epoch's files
+]
+
+
+@pytest.mark.parametrize("accumulate, when, where", KILLS)
+def test_killed_and_resumed_equals_undisturbed(
+    corpus_dir, tokenizer, tmp_path, monkeypatch, accumulate, when, where
+):
+    """Bit for bit: weights, batches, random numbers, valid losses, best epoch."""
+    options = {"save_every": 1, "accumulate": accumulate, "tensorboard": where == "_pictures"}
     seen = record_batches(monkeypatch)
-    whole = make_trainer(corpus_dir, tmp_path / "whole", tokenizer, save_every=1)
+    whole = make_trainer(corpus_dir, tmp_path / "whole", tokenizer, **options)
     whole.run()
     expected, seen[:] = list(seen), []
-    assert whole.progress.step == len(expected) > 9
 
-    killed = make_trainer(corpus_dir, tmp_path / "killed", tokenizer, save_every=1)
-    update = killed._update
+    killed = make_trainer(corpus_dir, tmp_path / "killed", tokenizer, **options)
+    owner, name = (ckpt, "note_valid_loss") if where == "note" else (killed, where)
+    original = getattr(owner, name)
 
-    def kill():
-        if killed.progress.step > kill_at:
+    def kill(*args):
+        if when(killed):
             raise Killed
-        update()
+        return original(*args)
 
-    killed._update = kill
-    with pytest.raises(Killed):
-        killed.run()
-    del seen[-1]  # the step that was under way
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, kill)
+        with pytest.raises(Killed):
+            killed.run()
+    done = ckpt.load_checkpoint(tmp_path / "killed" / "last.pt")["progress"]["step"]
+    del seen[done:]  # what was under way is done again
     torch.manual_seed(99)
-    resumed = make_trainer(corpus_dir, tmp_path / "killed", tokenizer, save_every=1)
+    resumed = make_trainer(corpus_dir, tmp_path / "killed", tokenizer, **options)
     resumed.run()
     assert seen == expected
-    for name, value in whole.model.state_dict().items():
-        assert torch.equal(resumed.model.state_dict()[name], value), name
+    for key, value in whole.model.state_dict().items():
+        assert torch.equal(resumed.model.state_dict()[key], value), key
+    one, other = (ckpt.load_checkpoint(tmp_path / d / "last.pt") for d in ("whole", "killed"))
+    assert one["random"] == other["random"]
     losses = ckpt.read_valid_losses(tmp_path / "whole")
     assert ckpt.read_valid_losses(tmp_path / "killed") == losses and len(losses) == 3
+    best = [ckpt.load_checkpoint(tmp_path / d / ckpt.BEST) for d in ("whole", "killed")]
+    assert best[0]["progress"]["epoch"] == best[1]["progress"]["epoch"]
 
 
 def test_finished_run_does_nothing_more(corpus_dir, tokenizer, tmp_path, monkeypatch):
@@ -111,12 +133,59 @@ def test_max_steps_ends_with_a_validated_epoch(corpus_dir, tokenizer, tmp_path):
     assert line["step"] == 6 and math.isfinite(line["valid_loss"]) and line["wer"] >= 0
 
 
-def test_another_model_is_refused(corpus_dir, tokenizer, tmp_path):
+def set_option(name, value):
+    def change(config):
+        *path, last = name.split(".")
+        for part in path:
+            config = getattr(config, part)
+        setattr(config, last, value)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "name, value, words",
+    [
+        ("model.encoder.kernel_size", 7, "model.encoder.kernel_size was 3, now 7"),
+        ("optim.lr", 0.5, "optim.lr was 0.01, now 0.5"),
+        ("data.max_duration", 30.0, "data.max_duration was 10.0, now 30.0"),
+        ("train.seed", 1, "train.seed was 42, now 1"),
+        ("loss.prune_range", 3, "loss.prune_range was 5, now 3"),
+    ],
+)
+def test_another_run_is_refused_by_name(corpus_dir, tokenizer, tmp_path, name, value, words):
     make_trainer(corpus_dir, tmp_path / "exp", tokenizer, max_steps=1).run()
-    other = make_trainer(corpus_dir, tmp_path / "exp", tokenizer)
-    other.config.model.encoder.kernel_size = 7
-    with pytest.raises(UserError, match="model.encoder.kernel_size was 3, now 7"):
-        other.run()
+    with pytest.raises(UserError, match=words):
+        make_trainer(corpus_dir, tmp_path / "exp", tokenizer, set_option(name, value), max_steps=1)
+
+
+def test_what_changes_nothing_may_be_changed(corpus_dir, tokenizer, tmp_path):
+    make_trainer(corpus_dir, tmp_path / "exp", tokenizer, max_steps=2).run()
+    more = make_trainer(
+        corpus_dir, tmp_path / "exp", tokenizer, set_option("data.num_workers", 1), max_steps=4,
+        log_every=1,
+    )  # fmt: skip
+    more.run()
+    assert more.progress.step == 4
+    cosine = set_option("optim.schedule", "cosine")
+    make_trainer(corpus_dir, tmp_path / "other", tokenizer, cosine, max_steps=6).run()
+    with pytest.raises(UserError, match="train.max_steps was 6, now 8"):
+        make_trainer(corpus_dir, tmp_path / "other", tokenizer, cosine, max_steps=8)
+
+
+def test_other_tokens_or_data_are_refused(corpus_dir, tokenizer, tmp_path):
+    from icefall_attn.data.tokenizer import CharTokenizer
+
+    data = tmp_path / "data"
+    shutil.copytree(corpus_dir, data)
+    make_trainer(data, tmp_path / "exp", tokenizer, max_steps=1).run()
+    tokens = list(tokenizer.tokens)
+    tokens[-1], tokens[-2] = tokens[-2], tokens[-1]
+    with pytest.raises(UserError, match="other tokens"):
+        make_trainer(data, tmp_path / "exp", CharTokenizer(tokens), max_steps=1)
+    shutil.copy(data / "more.jsonl.gz", data / "train.jsonl.gz")
+    with pytest.raises(UserError, match="other .*train.jsonl.gz"):
+        make_trainer(data, tmp_path / "exp", tokenizer, max_steps=1)
 
 
 def gradient(trainer, batches):
@@ -169,6 +238,34 @@ def test_non_finite_gradient_leaves_the_weights(corpus_dir, tokenizer, tmp_path)
             trainer._step([batch])
 
 
+@pytest.mark.parametrize("garbage", [float("nan"), float("inf")])
+def test_one_broken_utterance_costs_only_itself(corpus_dir, tokenizer, tmp_path, garbage):
+    """With the real model and batch norm: its running statistics stay finite too."""
+    from icefall_attn.data.loader import eval_loader
+
+    trainer = make_trainer(corpus_dir, tmp_path / "exp", tokenizer)
+    data = trainer.config.data
+    batch = next(iter(eval_loader(data.train_cuts, data, tokenizer)))
+    batch.features[1, 5, 3] = garbage
+    trainer._step([batch])
+    assert trainer.progress.dropped == 1 and trainer.progress.skipped_steps == 0
+    assert all(torch.isfinite(value).all() for value in trainer.model.state_dict().values())
+    features = batch.features.clone()
+    trainer.model.train()
+    trainer.model.encode(features, batch.feature_lengths)  # past the filter
+    assert all(torch.isfinite(value).all() for value in trainer.model.state_dict().values())
+
+
+def test_a_broken_model_is_never_the_best(corpus_dir, tokenizer, tmp_path):
+    from icefall_attn.training.validation import validate
+
+    trainer = make_trainer(corpus_dir, tmp_path / "exp", tokenizer)
+    with torch.no_grad():
+        trainer.model.joiner.output.weight.fill_(float("nan"))
+    result = validate(trainer.model, tokenizer, trainer.config, trainer.device)
+    assert result.loss == float("inf")
+
+
 def test_validation_is_deterministic(corpus_dir, tokenizer, tmp_path):
     from icefall_attn.training.validation import validate
 
@@ -187,9 +284,9 @@ def test_tensorboard_and_pictures(corpus_dir, tokenizer, tmp_path):
     events = EventAccumulator(str(tmp_path / "exp" / "tensorboard"))
     events.Reload()
     scalars = set(events.Tags()["scalars"])
-    wanted = "loss simple pruned ctc learning_rate grad_norm frames_per_second data_wait_share"
+    wanted = "total simple pruned ctc learning_rate grad_norm data_wait_share encoder_frames_per_second"
     wanted = {f"train/{name}" for name in wanted.split() + ["padding_share", "memory_gib"]}
-    assert wanted | {"valid/loss", "valid/wer", "grad_norm/encoder"} <= scalars
+    assert wanted | {"valid/loss", "valid/wer", "grad_norm_clipped/encoder"} <= scalars
     assert set(events.Tags()["images"]) == {"attention", "lattice"}
 
 

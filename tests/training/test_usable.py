@@ -38,6 +38,14 @@ def test_bad_utterances_are_named_and_the_rest_goes_on(caplog):
     assert kept.features.shape[1] == int(kept.feature_lengths.max())
 
 
+def test_features_must_be_finite(caplog):
+    batch = make_batch([50, 60], [[3], [4]])
+    batch.features[0, 3, 2] = float("inf")
+    with caplog.at_level(logging.WARNING):
+        assert UtteranceFilter()(batch).ids == ["utt1"]
+    assert "utt0: its features are not finite" in caplog.text
+
+
 def test_limit_is_the_encoders_own_length():
     usable = UtteranceFilter()
     fits = ((60 - 1) // 2 - 1) // 2

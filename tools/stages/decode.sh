@@ -7,9 +7,10 @@ option exp-dir path exp "the experiment"
 option methods "some:${searches// /|}" "$searches" "searches, in the order of the stages"
 option avg count 5 "number of checkpoints to average"
 option by one:valid-loss\|epoch valid-loss "which ones: the best on the dev set, or the last"
-option checkpoint string "" "one checkpoint of the experiment, instead of an average"
+option checkpoint string "" "one file of the experiment, such as last.pt, instead of an average"
 pass_on "options of icefall-attn-decode"
 parse_options "$@"
+exclusive checkpoint avg by
 
 work_dir=$exp_dir
 model=(--avg "$avg" --by "$by")

@@ -15,6 +15,8 @@ shared=../../../local # programs that several recipes use
 cuts=(data/fbank/an4_cuts_{train,dev,test}.jsonl.gz)
 perturb=()
 [ -z "$speeds" ] || perturb=(--perturb train --speeds $speeds)
+overwrite=()
+[ "$force" = false ] || overwrite=(--overwrite)
 vocab=()
 [ "$token_kind" = char ] || vocab=(--vocab-size "$vocab_size")
 
@@ -27,7 +29,7 @@ run_stage 1 download python local/download_an4.py --dl-dir "$dl_dir"
 run_stage 2 manifests python local/prepare_an4.py --corpus-dir "$dl_dir" --output-dir data/manifests
 
 run_stage 3 features python "$shared/compute_fbank.py" --manifest-dir data/manifests --prefix an4 \
-  --parts train dev test "${perturb[@]}" --output-dir data/fbank --nj "$nj"
+  --parts train dev test "${perturb[@]}" --output-dir data/fbank --nj "$nj" "${overwrite[@]}"
 
 run_stage 4 tokens python "$shared/prepare_tokens.py" \
   --supervisions data/manifests/an4_supervisions_train.jsonl.gz \

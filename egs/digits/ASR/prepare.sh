@@ -18,6 +18,8 @@ shared=../../../local # programs that several recipes use
 cuts=(data/fbank/digits_cuts_{train,dev,test}.jsonl.gz)
 perturb=()
 [ -z "$speeds" ] || perturb=(--perturb train --speeds $speeds)
+overwrite=()
+[ "$force" = false ] || overwrite=(--overwrite)
 vocab=()
 [ "$token_kind" = char ] || vocab=(--vocab-size "$vocab_size")
 
@@ -26,12 +28,12 @@ describe() {
 }
 
 run_stage 1 synthesize python local/synthesize_digits.py --output-dir data/corpus \
-  --train "$train_size" --dev "$dev_size" --test "$test_size" --nj "$nj"
+  --train "$train_size" --dev "$dev_size" --test "$test_size" --nj "$nj" "${overwrite[@]}"
 
 run_stage 2 manifests python local/prepare_digits.py --corpus-dir data/corpus --output-dir data/manifests
 
 run_stage 3 features python "$shared/compute_fbank.py" --manifest-dir data/manifests --prefix digits \
-  --parts train dev test "${perturb[@]}" --output-dir data/fbank --nj "$nj"
+  --parts train dev test "${perturb[@]}" --output-dir data/fbank --nj "$nj" "${overwrite[@]}"
 
 run_stage 4 tokens python "$shared/prepare_tokens.py" \
   --supervisions data/manifests/digits_supervisions_train.jsonl.gz \

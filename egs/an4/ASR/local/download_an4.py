@@ -12,15 +12,13 @@ import http.client
 import logging
 import os
 import shutil
-import sys
 import tarfile
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tqdm import tqdm
-
 from icefall_attn.errors import UserError, run_main
+from icefall_attn.progress import progress_bar
 from prepare_an4 import find_corpus, read_file_ids
 
 URL = "http://www.speech.cs.cmu.edu/databases/an4/an4_sphere.tar.gz"
@@ -30,8 +28,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--dl-dir", type=Path, required=True)
-    parser.add_argument("--url", default=URL)
+    parser.add_argument(
+        "--dl-dir",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where the corpus is (the directory itself or its parent), or goes to",
+    )
+    parser.add_argument("--url", default=URL, help=f"default: {URL}")
     args = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     download_an4(args.dl_dir, args.url)
@@ -121,13 +125,12 @@ def check(corpus: Path) -> None:
 def _receive(response, path: Path, have: int, total: int) -> None:
     with (
         open(path, "ab" if have else "wb") as file,
-        tqdm(
+        progress_bar(
             total=total or None,
             initial=have,
             unit="B",
             unit_scale=True,
             desc=path.name,
-            disable=not sys.stderr.isatty(),
         ) as bar,
     ):
         while chunk := response.read(1 << 16):

@@ -34,8 +34,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--corpus-dir", type=Path, required=True)
-    parser.add_argument("--output-dir", type=Path, required=True)
+    parser.add_argument(
+        "--corpus-dir",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="of the corpus, or its parent",
+    )
+    parser.add_argument(
+        "--output-dir", type=Path, required=True, metavar="DIR", help="of the manifests"
+    )
     args = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     prepare_an4(args.corpus_dir, args.output_dir)

@@ -22,8 +22,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--corpus-dir", type=Path, required=True)
-    parser.add_argument("--output-dir", type=Path, required=True)
+    parser.add_argument(
+        "--corpus-dir",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="of synthesize_digits.py",
+    )
+    parser.add_argument(
+        "--output-dir", type=Path, required=True, metavar="DIR", help="of the manifests"
+    )
     args = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     prepare_digits(args.corpus_dir.resolve(), args.output_dir)

@@ -6,7 +6,7 @@
 writes `PART/UTTERANCE.wav` (16 kHz, 16 bit), `utterances.jsonl` (text, voice, accent, noise, ... of
 each) and `corpus.json` (sizes, seed and the voices of each part; dev and test voices are not heard
 in training). The same options give the same samples, whatever `--nj`. A corpus that is there
-already, made with the same options, is kept.
+already, made with the same options, is kept unless there is `--overwrite`.
 """
 
 import argparse
@@ -15,7 +15,6 @@ import logging
 import multiprocessing
 import os
 import shutil
-import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -24,12 +23,12 @@ from typing import Any, Dict, List
 import numpy as np
 import soundfile
 import torch
-from tqdm import tqdm
 
 from espeak import Synthesizer
 from icefall_attn.data.audio import resample
 from icefall_attn.data.features import SAMPLE_RATE
 from icefall_attn.errors import UserError, run_main
+from icefall_attn.progress import progress_bar
 from plan import VOICES, Utterance, plan_part
 
 PARTS = ("train", "dev", "test")
@@ -43,29 +42,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--output-dir", type=Path, required=True)
-    parser.add_argument("--nj", type=int, default=min(8, os.cpu_count() or 1))
+    parser.add_argument(
+        "--output-dir", type=Path, required=True, metavar="DIR", help="of the corpus"
+    )
+    parser.add_argument(
+        "--nj", type=int, default=min(8, os.cpu_count() or 1), help="processes"
+    )
     for part, size in zip(PARTS, (2000, 104, 240)):
         parser.add_argument(
             f"--{part}", type=int, default=size, metavar="N", help="utterances"
         )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of all that is drawn")
+    parser.add_argument("--overwrite", action="store_true", help="keep no old corpus")
     args = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     sizes = {part: getattr(args, part) for part in PARTS}
     for name, value in {**sizes, "nj": args.nj}.items():
         if value < 1:
             raise UserError(f"--{name} is {value}; give at least 1")
-    synthesize_corpus(args.output_dir, sizes, args.seed, args.nj)
+    synthesize_corpus(args.output_dir, sizes, args.seed, args.nj, args.overwrite)
 
 
 def synthesize_corpus(
-    directory: Path, sizes: Dict[str, int], seed: int, nj: int
+    directory: Path, sizes: Dict[str, int], seed: int, nj: int, overwrite: bool = False
 ) -> None:
     """Writes the corpus beside ``directory`` and moves it there when it is whole."""
     about = {"sizes": sizes, "seed": seed, "voices": VOICES}
     utterances = [u for part in PARTS for u in plan_part(part, sizes[part], seed)]
-    if is_finished(directory, about, utterances):
+    if not overwrite and is_finished(directory, about, utterances):
         logging.info("%s is there, kept", directory)
         return
     if directory.exists() and not (directory / "corpus.json").is_file():
@@ -110,8 +114,7 @@ def _synthesize_blocks(directory: Path, utterances: List[Utterance], nj: int) ->
     work = partial(_synthesize_block, directory)
     with context.Pool(min(nj, len(blocks)), maxtasksperchild=1) as pool:
         done = pool.imap_unordered(work, blocks, chunksize=1)
-        bar = tqdm(done, total=len(blocks), desc="speaking", disable=_no_terminal())
-        for _ in bar:
+        for _ in progress_bar(done, total=len(blocks), desc="speaking"):
             pass
 
 
@@ -162,10 +165,6 @@ def make_noise(kind: str, length: int, rng: np.random.Generator) -> np.ndarray:
         rates, phases = rng.uniform(2, 6, 4), rng.uniform(0, 2 * np.pi, 4)
         noise *= 1.2 + np.sin(2 * np.pi * np.outer(time, rates) + phases).mean(axis=1)
     return noise / np.sqrt(np.mean(np.square(noise)))
-
-
-def _no_terminal() -> bool:
-    return not sys.stderr.isatty()
 
 
 if __name__ == "__main__":

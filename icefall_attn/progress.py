@@ -1,0 +1,21 @@
+"""Progress bars, where a person watches."""
+
+import os
+import sys
+from typing import Any, Iterable, Optional
+
+from tqdm import tqdm
+
+
+def progress_bar(iterable: Optional[Iterable] = None, **options: Any) -> tqdm:
+    """A tqdm bar on stderr, shown if that is a terminal or leads to one.
+
+    The stderr of a recipe's stage is a pipe; where tools/recipe.sh passes the bars in it on to a
+    terminal, it sets ``ICEFALL_ATTN_PROGRESS=1``.
+
+    Args:
+      iterable: what to count, if not by hand.
+      options: of tqdm.
+    """
+    shown = sys.stderr.isatty() or os.environ.get("ICEFALL_ATTN_PROGRESS") == "1"
+    return tqdm(iterable, file=sys.stderr, disable=not shown, **options)

@@ -1,0 +1,77 @@
+"""Whether a run that is to be resumed is the one that was interrupted."""
+
+import zlib
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+from icefall_attn.config import RunConfig, to_dict
+from icefall_attn.data.tokenizer import Tokenizer
+from icefall_attn.errors import UserError
+
+# What may be changed between the parts of one run: it does not change what is computed.
+FREE = {
+    "exp_dir",
+    "data.num_workers",
+    "data.cache",
+    "data.valid_cuts",
+    "loss.backend",
+    "train.num_epochs",
+    "train.log_every",
+    "train.save_every",
+    "train.keep_last",
+    "train.keep_epochs",
+    "train.valid_wer",
+    "train.tensorboard",
+    "train.device",
+}
+
+
+def fingerprint(config: RunConfig, tokenizer: Tokenizer) -> Dict[str, int]:
+    """Checksums of what the options only name: the tokens and the files of training cuts."""
+    marks = {"tokens": zlib.crc32("\n".join(tokenizer.tokens).encode())}
+    for path in config.data.train_cuts:
+        if Path(path).is_file():
+            marks[path] = zlib.crc32(Path(path).read_bytes())
+    return marks
+
+
+def check_same_run(
+    path: Path, saved: Dict[str, Any], config: RunConfig, marks: Dict[str, int]
+) -> None:
+    """Refuses to go on with other options, tokens or data than before.
+
+    Raises:
+      UserError: naming the first difference and the ways out.
+    """
+    difference = first_difference(saved["config"], _free_of_bounds(saved["config"], config))
+    if difference is None and saved["fingerprint"] != marks:
+        changed = [name for name in marks if saved["fingerprint"].get(name) != marks[name]]
+        difference = f"other {changed[0] if changed else 'files'} than before"
+    if difference is not None:
+        raise UserError(
+            f"{path} belongs to another run: {difference}; "
+            "choose another --exp-dir, the old options, or train anew (train.sh --force true)"
+        )
+
+
+def _free_of_bounds(old: Dict[str, Any], config: RunConfig) -> Dict[str, Any]:
+    new = to_dict(config)
+    if new["optim"]["schedule"] == "noam":  # only there does the bound change no learning rate
+        new["train"]["max_steps"] = old["train"]["max_steps"]
+    return new
+
+
+def first_difference(old: Dict[str, Any], new: Dict[str, Any], prefix: str = "") -> Optional[str]:
+    """``name was this, now that`` for the first option that may not differ, or None."""
+    for name in sorted(old.keys() | new.keys()):
+        full = prefix + name
+        a, b = old.get(name), new.get(name)
+        if a == b or full in FREE:
+            continue
+        if isinstance(a, dict) and isinstance(b, dict):
+            inner = first_difference(a, b, full + ".")
+            if inner is not None:
+                return inner
+        else:
+            return f"{full} was {a}, now {b}"
+    return None

@@ -1,0 +1,192 @@
+"""What the recipes' scripts call, with programs in place of the real ones that note their options."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from toy import ROOT  # noqa: E402
+
+PROGRAM = """#!/usr/bin/env bash
+echo "${0##*/} $*" >>called
+"""
+
+# The scripts take the programs beside the Python that they are given.
+PYTHON = f"""#!/usr/bin/env bash
+case $1 in
+  *.py) echo "${{1##*/}} ${{*:2}}" >>called ;;
+  *) exec '{sys.executable}' "$@" ;;
+esac
+"""
+
+
+class Recipe:
+    """A copy of a recipe's scripts, with data that is there already."""
+
+    def __init__(self, tmp_path: Path, corpus: str) -> None:
+        self.dir = tmp_path / "egs" / corpus / "ASR"
+        self.dir.mkdir(parents=True)
+        for script in (ROOT / "egs" / corpus / "ASR").glob("*.sh"):
+            shutil.copy(script, self.dir)
+        (tmp_path / "tools").symlink_to(ROOT / "tools")
+        self.write("conf/train.yaml", "data/lang/tokens.txt")
+        for part in ("train", "dev", "test"):
+            self.write(f"data/fbank/{corpus}_cuts_{part}.jsonl.gz")
+        self.python = tmp_path / "bin" / "python"
+        self.program("python", PYTHON)
+        for name in ("train", "decode", "results"):
+            self.program(f"icefall-attn-{name}", PROGRAM)
+
+    def write(self, *names: str) -> None:
+        for name in names:
+            (self.dir / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.dir / name).write_text(name)
+
+    def program(self, name: str, text: str) -> None:
+        self.python.parent.mkdir(exist_ok=True)
+        path = self.python.with_name(name)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def run(self, script: str, *options: str) -> "subprocess.CompletedProcess[str]":
+        report = {"RECIPE_ENVIRONMENT": "python: a toy"}
+        return subprocess.run(
+            [str(self.dir / script), "--python", str(self.python), *options],
+            env={**os.environ, "PYTHONPATH": str(ROOT), **report},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def called(self) -> List[str]:
+        """The programs with their options that were called since this was asked last."""
+        path = self.dir / "called"
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return lines
+
+
+@pytest.fixture(params=["an4", "digits"])
+def recipe(request: pytest.FixtureRequest, tmp_path: Path) -> Recipe:
+    return Recipe(tmp_path, request.param)
+
+
+TRAIN = "icefall-attn-train --config conf/train.yaml --exp-dir exp"
+OLD_RUN = [
+    *("config.yaml", "valid-losses.jsonl", "last.pt", "epoch-1.pt", "lang/tokens.txt"),
+    *("tensorboard/events", "greedy_search/wer-summary-x.txt"),
+]
+
+
+def test_train(recipe: Recipe) -> None:
+    done = recipe.run("train.sh", "--", "--train.max_steps", "3")
+    assert done.returncode == 0, done.stderr
+    assert recipe.called() == [f"{TRAIN} --train.max_steps 3"]
+    assert "skipped" in recipe.run("train.sh", "--", "--train.max_steps", "3").stdout
+    assert recipe.called() == []
+
+
+def test_train_goes_on_where_it_stopped(recipe: Recipe) -> None:
+    recipe.write(*(f"exp/{name}" for name in OLD_RUN))
+    recipe.run("train.sh")
+    assert recipe.called() == [TRAIN]
+    assert all((recipe.dir / "exp" / name).is_file() for name in OLD_RUN)
+
+
+def test_forced_train_starts_anew(recipe: Recipe) -> None:
+    recipe.run("train.sh")
+    recipe.write(*(f"exp/{name}" for name in OLD_RUN), "exp/notes.txt")
+    done = recipe.run("train.sh", "--force", "true")
+    assert done.returncode == 0, done.stderr
+    assert recipe.called() == [TRAIN, TRAIN]
+    (old,) = recipe.dir.glob("exp/old-*")
+    assert all((old / name).read_text() == f"exp/{name}" for name in OLD_RUN)
+    left = {path.name for path in (recipe.dir / "exp").iterdir()}
+    assert left == {".done", "log", "notes.txt", old.name}
+    first, second = done.stdout.splitlines()
+    assert first == f"train: starts anew; the run before is in exp/{old.name}"
+    assert second.startswith("train 1 train ... done in")
+
+
+@pytest.mark.parametrize("options", [["--stage", "2", "--stop-stage", "2"], []])
+def test_forced_train_without_an_old_run(recipe: Recipe, options: List[str]) -> None:
+    """Nothing is moved if the stage is left out, and nothing said if nothing is there."""
+    if options:
+        recipe.write("exp/last.pt")
+    done = recipe.run("train.sh", "--force", "true", *options)
+    assert done.returncode == 0 and "anew" not in done.stdout
+    assert not list(recipe.dir.glob("exp/old-*"))
+
+
+def test_refusal_of_the_trainer_is_shown_alone(recipe: Recipe) -> None:
+    message = (
+        "error: exp/last.pt was trained with other options; choose another exp_dir"
+    )
+    recipe.program(
+        "icefall-attn-train", f"#!/bin/sh\necho a log line >&2\n{_fail(message)}"
+    )
+    done = recipe.run("train.sh")
+    assert done.returncode == 1
+    assert "FAILED with exit code 1" in done.stdout
+    assert done.stderr == f"    {message}\n"
+
+
+def _fail(message: str) -> str:
+    return f"echo '{message}' >&2; exit 1\n"
+
+
+def test_decode(recipe: Recipe) -> None:
+    recipe.write("exp/config.yaml", "exp/last.pt")
+    corpus = recipe.dir.parts[-2]
+    cuts = " ".join(
+        f"{part}=data/fbank/{corpus}_cuts_{part}.jsonl.gz" for part in ("dev", "test")
+    )
+    options = ["--methods", "greedy_search", "--", "--unit", "char"]
+    for model, words in (
+        ([], "--avg 5 --by valid-loss"),
+        (["--avg", "2", "--by", "epoch"], "--avg 2 --by epoch"),
+        (["--checkpoint", "last.pt"], "--checkpoint last.pt"),
+    ):
+        done = recipe.run("decode.sh", *model, *options)
+        assert done.returncode == 0, done.stderr
+        assert recipe.called() == [
+            f"icefall-attn-decode --exp-dir exp {words} --cuts {cuts}"
+            " --search.method greedy_search --unit char",
+            "icefall-attn-results --exp-dir exp",
+        ]
+
+
+def test_decode_without_a_model(recipe: Recipe) -> None:
+    done = recipe.run("decode.sh")
+    assert done.returncode == 1
+    assert "exp/config.yaml is missing; run ./train.sh first" in done.stderr
+
+
+def test_run(recipe: Recipe) -> None:
+    recipe.write("exp/config.yaml", "exp/last.pt")
+    done = recipe.run("run.sh", "--avg", "2", "--", "--train.max_steps", "3")
+    assert done.returncode == 0, done.stderr
+    called = recipe.called()
+    assert f"{TRAIN} --train.max_steps 3" in called
+    assert sum("icefall-attn-decode --exp-dir exp --avg 2" in c for c in called) == 3
+    assert called[-1] == "icefall-attn-results --exp-dir exp"
+    assert not any("--overwrite" in call for call in called)
+
+
+def test_forced_prepare_keeps_nothing(recipe: Recipe) -> None:
+    overwriting = {
+        "an4": {"compute_fbank.py"},
+        "digits": {"compute_fbank.py", "synthesize_digits.py"},
+    }[recipe.dir.parts[-2]]
+    recipe.run("prepare.sh")
+    assert not any("--overwrite" in call for call in recipe.called())
+    recipe.run("prepare.sh", "--force", "true")
+    called = recipe.called()
+    assert len(called) == 6
+    assert {c.split()[0] for c in called if "--overwrite" in c} == overwriting
+    assert recipe.run("prepare.sh").stdout.count("skipped") == 6
