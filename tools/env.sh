@@ -23,15 +23,16 @@ usable_cores() {
 }
 
 _env_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-if [ -x "$_env_root/.venv/bin/python" ]; then
-  export VIRTUAL_ENV="$_env_root/.venv"
+_env_venv=${ICEFALL_ATTN_VENV:-$_env_root/.venv}
+if [ -x "$_env_venv/bin/python" ]; then
+  export VIRTUAL_ENV="$_env_venv"
   case ":$PATH:" in
     ":$VIRTUAL_ENV/bin:"*) ;;
     *) export PATH="$VIRTUAL_ENV/bin:$PATH" ;;
   esac
   unset PYTHONHOME
 fi
-unset _env_root
+unset _env_root _env_venv
 
 [ -n "${OMP_NUM_THREADS:-}" ] || OMP_NUM_THREADS=$(usable_cores)
 export OMP_NUM_THREADS

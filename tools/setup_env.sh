@@ -15,10 +15,12 @@
 #
 # Without options, an environment that is there is kept as it was made. A call with nothing to do returns
 # at once; one after an interrupted call starts afresh. Details: .venv/setup.log
+# ICEFALL_ATTN_VENV=DIRECTORY names another place than .venv, here and for tools/env.sh.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-venv=$root/.venv
+venv=${ICEFALL_ATTN_VENV:-$root/.venv}
+name=${venv#"$root"/}
 log=$venv/setup.log
 done_file=$venv/.setup-done # written last: what the environment was made from
 made_file=$venv/.made-by-setup_env
@@ -84,7 +86,7 @@ choose_python() {
 import sys
 print(sys.executable)
 print("%d.%d" % sys.version_info[:2])')
-  case $python in "$venv"/*) fail "the Python '$python' is .venv's own; name another with --python" ;; esac
+  case $python in "$venv"/*) fail "the Python '$python' is $name's own; name another with --python" ;; esac
 }
 
 check_platform() {
@@ -201,14 +203,14 @@ sources=$(cat "${sources[@]}" | sha256sum | cut -d' ' -f1)"
 is_done() { [ -x "$venv/bin/python" ] && [ "$(cat "$done_file" 2>/dev/null)" = "$made_from" ]; }
 
 if is_done; then
-  echo ".venv is up to date (Python $version)"
+  echo "$name is up to date (Python $version)"
   exit 0
 fi
 check_platform
 [ ! -e "$venv" ] || [ -e "$made_file" ] ||
   fail "$venv is not of this script's making; move it away first"
 if command -v flock >/dev/null; then
-  exec 9>"$root/.venv.lock"
+  exec 9>"$venv.lock"
   flock -n 9 || {
     echo "another setup_env.sh is at work; waiting for it"
     flock 9
@@ -236,4 +238,4 @@ fi
 . "$root/tools/env.sh"
 step "check" python -m icefall_attn.bin.check_env ${without_k2[@]+"${without_k2[@]}"}
 echo "$made_from" >"$done_file"
-echo ".venv is ready after $((SECONDS - started)) s; . tools/env.sh activates it"
+echo "$name is ready after $((SECONDS - started)) s; . tools/env.sh activates it"

@@ -1,22 +1,20 @@
 """Soft-max over visible keys."""
 
-from typing import Optional
-
 import torch
 from torch import Tensor
 
 from icefall_attn.attention.registry import AttentionContext
 
 
-def key_bias(valid: Tensor, dtype: torch.dtype) -> Optional[Tensor]:
+def key_bias(valid: Tensor, dtype: torch.dtype) -> Tensor:
     """``(B, T)`` bool to ``(B, 1, 1, T)``: 0 where valid, a large negative number elsewhere.
 
-    Finite, so that the rows of an utterance without any frame stay finite too; half of the
-    smallest number, so that adding scores to it does not overflow.
+    Finite, so that the rows of an utterance without any frame stay finite too, and far enough from
+    the type's smallest number for scores to be added.
     """
+    hidden = -3e4 if dtype == torch.float16 else -1e30
     bias = torch.zeros(valid.shape, dtype=dtype, device=valid.device)
-    bias = bias.masked_fill(~valid, torch.finfo(dtype).min / 2)
-    return bias[:, None, None, :]
+    return bias.masked_fill(~valid, hidden)[:, None, None, :]
 
 
 def attention_weights(scores: Tensor, context: AttentionContext) -> Tensor:

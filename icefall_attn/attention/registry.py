@@ -68,9 +68,16 @@ def make_attention(config: Any, dim: int, heads: int, dropout: float) -> nn.Modu
     return cls(dim, heads, dropout, getattr(config, config.kind, None))
 
 
-def make_shared(config: Any, dim: int) -> Optional[nn.Module]:
-    """The module for what the layers of a pass share, or None."""
+def make_shared(config: Any, dim: int) -> nn.Module:
+    """The module for what the layers of a pass share; called with the number of frames."""
     cls = MECHANISMS[config.kind]
     if not hasattr(cls, "shared"):
-        return None
+        return NothingShared()
     return cls.shared(dim, getattr(config, config.kind, None))
+
+
+class NothingShared(nn.Module):
+    """For mechanisms whose layers share nothing."""
+
+    def forward(self, frames: int) -> Optional[Tensor]:
+        return None

@@ -122,9 +122,7 @@ class Conformer(nn.Module):
             if positions == "absolute"
             else Dropout(config.dropout)
         )
-        shared = make_shared(config.attention, config.dim)
-        self.has_shared = shared is not None
-        self.shared = shared if shared is not None else nn.Identity()
+        self.shared = make_shared(config.attention, config.dim)
         self.blocks = nn.ModuleList(ConformerBlock(config) for _ in range(config.num_layers))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
@@ -149,9 +147,7 @@ class Conformer(nn.Module):
         x, lengths = self.subsampling(x, lengths)
         valid = valid_mask(lengths, x.size(1))
         x = self.positions(x)
-        context = AttentionContext(
-            valid, key_bias(valid, x.dtype), self.shared(x.size(1)) if self.has_shared else None
-        )
+        context = AttentionContext(valid, key_bias(valid, x.dtype), self.shared(x.size(1)))
         outputs: List[Tensor] = []
         for index, block in enumerate(self.blocks):
             x = block(x, context)

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from icefall_attn.nn.dropout import Dropout
-from icefall_attn.nn.normalize import MaskedBatchNorm
+from icefall_attn.nn.normalize import FrameNorm, MaskedBatchNorm
 
 
 class ConvolutionModule(nn.Module):
@@ -25,8 +25,7 @@ class ConvolutionModule(nn.Module):
         self.depthwise = nn.Conv1d(
             dim, dim, kernel_size, padding=kernel_size // 2, groups=dim
         )
-        self.batch_norm = norm == "batch"
-        self.norm = MaskedBatchNorm(dim) if self.batch_norm else nn.LayerNorm(dim)
+        self.norm = MaskedBatchNorm(dim) if norm == "batch" else FrameNorm(dim)
         self.pointwise_out = nn.Linear(dim, dim)
         self.dropout = Dropout(dropout)
 
@@ -35,8 +34,7 @@ class ConvolutionModule(nn.Module):
         x = F.glu(self.pointwise_in(x), dim=-1)
         x = x.masked_fill(~valid.unsqueeze(2), 0.0)
         x = self._depthwise(x)
-        x = self.norm(x, valid) if self.batch_norm else self.norm(x)
-        return self.dropout(self.pointwise_out(F.silu(x)))
+        return self.dropout(self.pointwise_out(F.silu(self.norm(x, valid))))
 
     def _depthwise(self, x: Tensor) -> Tensor:
         """The convolution over time of ``(B, T, D)``.

@@ -31,6 +31,14 @@ class FeatureNorm(nn.Module):
         return (features - mean).masked_fill(padding, 0.0)
 
 
+class FrameNorm(nn.LayerNorm):
+    """Layer normalisation of each frame, with `MaskedBatchNorm`'s interface."""
+
+    def forward(self, x: Tensor, valid: Tensor) -> Tensor:
+        """x: ``(B, T, D)``; valid: ``(B, T)`` bool, of no use here."""
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+
 class MaskedBatchNorm(nn.BatchNorm1d):
     """Batch normalisation of channels whose statistics see valid frames only."""
 

@@ -108,6 +108,17 @@ def test_a_finished_corpus_is_kept(corpus):
     assert {p: p.stat().st_mtime_ns for p in corpus.rglob("*.wav")} == before
 
 
+def test_overwrite_speaks_a_finished_corpus_again(run_program, tmp_path):
+    program = ("digits", "synthesize_digits.py", "--output-dir", tmp_path / "corpus")
+    sizes = ("--train", 2, "--dev", 1, "--test", 1, "--nj", 1)
+    times = []
+    for options in ((), (), ("--overwrite",)):
+        done = run_program(*program, *sizes, *options)
+        assert done.returncode == 0, done.stderr
+        times.append({p.stat().st_mtime_ns for p in tmp_path.rglob("*.wav")})
+    assert times[0] == times[1] and not times[1] & times[2]
+
+
 def test_other_options_make_another_corpus(tmp_path):
     sizes = {"train": 2, "dev": 1, "test": 1}
     synthesize_corpus(tmp_path / "corpus", sizes, seed=1, nj=1)

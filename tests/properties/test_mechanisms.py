@@ -23,8 +23,7 @@ pytestmark = pytest.mark.parametrize("kind", list(MECHANISMS))
 def make_context(kind, lengths, frames, dtype=torch.float64):
     shared = make_shared(AttentionConfig(kind=kind), DIM)
     valid = valid_mask(lengths, frames)
-    table = None if shared is None else shared(frames)
-    return AttentionContext(valid, key_bias(valid, dtype), table)
+    return AttentionContext(valid, key_bias(valid, dtype), shared(frames))
 
 
 def make_module(kind):
@@ -108,6 +107,33 @@ def test_tiny_lengths_stay_finite(kind):
             grads = _gradients(encoder, out.pow(2).sum())
         assert torch.isfinite(out).all()
         assert all(torch.isfinite(g).all() for g in grads)
+
+
+@pytest.mark.parametrize("norm", ["layer", "batch"])
+@pytest.mark.parametrize("how", ["script", "trace"])
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_scripted_and_traced_models_agree(kind, norm, how):
+    """On other sizes than they were traced with."""
+    encoder = make_encoder(kind, norm).eval()
+    if how == "script":
+        module = torch.jit.script(encoder)
+    else:
+        example = torch.randn(2, 50, 80, dtype=torch.float64), torch.tensor([50, 30])
+        module = torch.jit.trace(encoder, example)
+    x, lengths = torch.randn(3, 70, 80, dtype=torch.float64), torch.tensor([20, 70, 41])
+    for one, other in zip(module(x, lengths), encoder(x, lengths)):
+        torch.testing.assert_close(one, other)
+
+
+def test_half_precision_masks_stay_finite(kind):
+    module = make_module(kind).to(torch.bfloat16)
+    valid = valid_mask(torch.tensor([5, 0, 2]), 5)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        assert torch.isfinite(key_bias(valid, dtype)).all()
+    shared = make_shared(AttentionConfig(kind=kind), DIM)(5)
+    context = AttentionContext(valid, key_bias(valid, torch.bfloat16), shared)
+    out = module(torch.randn(3, 5, DIM).to(torch.bfloat16), context)
+    assert torch.isfinite(out).all()
 
 
 def test_every_frame_counts(kind):
