@@ -70,7 +70,9 @@ def save_yaml(config: Any, path: Path) -> None:
         yaml.safe_dump(to_dict(config), file, sort_keys=False)
 
 
-def parse(cls: Type[Any], args: Optional[List[str]] = None, **parser_options: Any) -> Any:
+def parse(
+    cls: Type[Any], args: Optional[List[str]] = None, **parser_options: Any
+) -> Any:
     """A config from the command line: ``--config FILE.yaml`` and ``--group.option value``.
 
     Files and options are read from left to right, later ones win; ``--exp-dir`` may be written for
@@ -81,7 +83,9 @@ def parse(cls: Type[Any], args: Optional[List[str]] = None, **parser_options: An
     """
     parser = ArgumentParser(exit_on_error=False, allow_abbrev=False, **parser_options)
     parser.add_argument(
-        "--config", action=ActionConfigFile, help="YAML file with any of the options below"
+        "--config",
+        action=ActionConfigFile,
+        help="YAML file with any of the options below",
     )
     parser.add_class_arguments(cls)
     try:

@@ -27,7 +27,9 @@ def choose_device(name: str) -> torch.device:
 def _tried(name: str) -> torch.device:
     try:
         device = torch.device(name)
-        torch.ones(2, device=device).sum().item()  # a GPU too new for this torch fails here
+        torch.ones(
+            2, device=device
+        ).sum().item()  # a GPU too new for this torch fails here
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"device '{name}' cannot be used: {reason}") from None

@@ -20,7 +20,9 @@ def test_defaults_survive_a_dictionary():
 
 def test_later_values_win(tmp_path):
     path = tmp_path / "train.yaml"
-    path.write_text("train:\n  seed: 7\nmodel:\n  encoder:\n    dim: 96\n    num_layers: 3\n")
+    path.write_text(
+        "train:\n  seed: 7\nmodel:\n  encoder:\n    dim: 96\n    num_layers: 3\n"
+    )
     config = parse(RunConfig, ["--config", str(path), "--model.encoder.dim", "64"])
     assert (config.train.seed, config.model.encoder.dim) == (7, 64)
     assert config.model.encoder.num_layers == 3
@@ -40,7 +42,9 @@ def test_options_of_a_mechanism_are_on_the_command_line():
 
 
 def test_a_saved_file_gives_the_same_run(tmp_path):
-    config = parse(RunConfig, ["--optim.lr", "3e-3", "--model.encoder.attention.kind", "full"])
+    config = parse(
+        RunConfig, ["--optim.lr", "3e-3", "--model.encoder.attention.kind", "full"]
+    )
     save_yaml(config, tmp_path / "config.yaml")
     assert parse(RunConfig, ["--config", str(tmp_path / "config.yaml")]) == config
     plain = yaml.safe_load((tmp_path / "config.yaml").read_text())
@@ -50,14 +54,20 @@ def test_a_saved_file_gives_the_same_run(tmp_path):
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (["--model.encoder.attention.kind", "none"], "attention.kind must be one of full, rel_pos"),
+        (
+            ["--model.encoder.attention.kind", "none"],
+            "attention.kind must be one of full, rel_pos",
+        ),
         (["--train.num_layer", "3"], "--train.num_layer"),
         (["--optim.lr", "fast"], "fast"),
         (["--train.accumulate", "0"], "train.accumulate must be at least 1, not 0"),
         (["--model.encoder.dim", "10"], "not 10"),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
         (["--model.encoder.conv_norm", "group"], "'group'"),
-        (["--model.encoder.num_layers", "0"], "encoder.num_layers must be at least 1, not 0"),
+        (
+            ["--model.encoder.num_layers", "0"],
+            "encoder.num_layers must be at least 1, not 0",
+        ),
         (["--spec_augment.probability", "3"], "spec_augment.probability"),
         (["--loss.simple_scale", "-1"], "loss.simple_scale"),
         (["--loss.backend", "cuda"], "'cuda'"),
@@ -92,4 +102,7 @@ def test_the_seed_configuration_is_the_sources_model():
     parts = [model.encoder, model.predictor, model.joiner]
     total = sum(p.numel() for part in parts for p in part.parameters())
     assert round(total / 1e6, 2) == 30.20
-    assert config.optim.rate(config.optim.warm_steps, 0) == 1e-3 and config.optim.clip_norm == 5.0
+    assert (
+        config.optim.rate(config.optim.warm_steps, 0) == 1e-3
+        and config.optim.clip_norm == 5.0
+    )

@@ -18,7 +18,6 @@ import time
 
 import k2
 import torch
-import torch.nn.functional as F
 
 from icefall_attn.rnnt.config import LossConfig
 from icefall_attn.rnnt.lattice import occupation
@@ -28,12 +27,30 @@ from icefall_attn.training.allocator import keep_freed_memory
 
 def main() -> None:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vocab", type=int, nargs="+", default=[500, 5000], help="numbers of tokens (default: 500 5000)")
-    parser.add_argument("--occupations", choices=["random", "trained"], nargs="+", default=["random", "trained"], help="how peaked the lattice is (default: both)")
-    parser.add_argument("--repeats", type=int, default=5, help="of each measurement (default: 5)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--vocab",
+        type=int,
+        nargs="+",
+        default=[500, 5000],
+        help="numbers of tokens (default: 500 5000)",
+    )
+    parser.add_argument(
+        "--occupations",
+        choices=["random", "trained"],
+        nargs="+",
+        default=["random", "trained"],
+        help="how peaked the lattice is (default: both)",
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="of each measurement (default: 5)"
+    )
     args = parser.parse_args()
-    print(f"{'V':>5} {'occupations':<12} {'k2 s':>7} {'ours s':>7} {'ratio':>6} {'k2 MiB':>7} {'ours MiB':>8} {'ratio':>6} {'gradient error':>14}")
+    print(
+        f"{'V':>5} {'occupations':<12} {'k2 s':>7} {'ours s':>7} {'ratio':>6} {'k2 MiB':>7} {'ours MiB':>8} {'ratio':>6} {'gradient error':>14}"
+    )
     for vocab in args.vocab:
         for kind in args.occupations:
             report(vocab, kind, args.repeats)
@@ -53,7 +70,8 @@ def report(vocab: int, kind: str, repeats: int) -> None:
     seconds = {name: statistics.median(values[1:]) for name, values in times.items()}
     memory = {name: in_a_process(peak_memory, name, vocab, kind) for name in times}
     error = max(
-        float((a - b).norm() / a.norm()) for a, b in zip(gradients["k2"], gradients["ours"])
+        float((a - b).norm() / a.norm())
+        for a, b in zip(gradients["k2"], gradients["ours"])
     )
     print(
         f"{vocab:>5} {kind:<12} {seconds['k2']:>7.3f} {seconds['ours']:>7.3f} "
@@ -63,7 +81,14 @@ def report(vocab: int, kind: str, repeats: int) -> None:
     )
 
 
-def make_batch(vocab: int, kind: str, size: int = 8, frames: int = 250, count: int = 50, dim: int = 512) -> dict:
+def make_batch(
+    vocab: int,
+    kind: str,
+    size: int = 8,
+    frames: int = 250,
+    count: int = 50,
+    dim: int = 512,
+) -> dict:
     """Inputs of joiner and loss; ``trained`` gives each frame one or two probable positions."""
     torch.manual_seed(0)
     labels = torch.randint(1, vocab, (size, count))
@@ -99,22 +124,20 @@ def make_peaked(batch: dict, labels: torch.Tensor, frames: int, count: int) -> N
         for u, frame in enumerate(at.tolist()):
             direction = torch.sign(weight[labels[b, u]])
             batch["encoder"][b, frame] = 2.0 * direction
-            weight[labels[b, u], half:] = torch.sign(weight[labels[b, u], half:]) * 4.0 / half**0.5
+            weight[labels[b, u], half:] = (
+                torch.sign(weight[labels[b, u], half:]) * 4.0 / half**0.5
+            )
             batch["am"][b, frame, labels[b, u]] += 14.0
 
 
 def run(name: str, batch: dict) -> list:
     """Forward and backward; returns the gradients."""
     inputs = [v for v in batch.values() if v.is_floating_point()]
-    simple, pruned = (with_k2 if name == "k2" else with_ours)(batch)
-    return torch.autograd.grad((0.5 * simple + pruned).sum(), inputs)
-
-
-def with_ours(batch: dict):
     output = torch.nn.Linear(1, 1)
     del output.weight, output.bias
     output.weight, output.bias = batch["weight"], batch["bias"]
-    return pruned_transducer_loss(
+    loss = plain_k2 if name == "k2" else pruned_transducer_loss
+    simple, pruned = loss(
         simple_encoder=batch["am"],
         simple_predictor=batch["lm"],
         encoder=batch["encoder"],
@@ -125,20 +148,23 @@ def with_ours(batch: dict):
         lengths=batch["lengths"],
         config=LossConfig(),
     )
+    return torch.autograd.grad((0.5 * simple + pruned).sum(), inputs)
 
 
-def with_k2(batch: dict):
-    """The plain use of k2's five functions, as recipes have it."""
-    labels = batch["labels"]
+def plain_k2(
+    *, simple_encoder, simple_predictor, encoder, predictor, output, labels, label_lengths, lengths, config
+):  # fmt: skip
+    """The plain use of k2's five functions, as recipes have it; arguments as `pruned_transducer_loss`."""
     boundary = torch.zeros(labels.size(0), 4, dtype=torch.int64)
-    boundary[:, 2], boundary[:, 3] = batch["label_lengths"], batch["lengths"]
+    boundary[:, 2], boundary[:, 3] = label_lengths, lengths
     simple, (px_grad, py_grad) = k2.rnnt_loss_smoothed(
-        lm=batch["lm"], am=batch["am"], symbols=labels, termination_symbol=0, lm_only_scale=0.25,
-        am_only_scale=0.0, boundary=boundary, reduction="none", return_grad=True,
+        lm=simple_predictor, am=simple_encoder, symbols=labels, termination_symbol=0,
+        lm_only_scale=config.lm_scale, am_only_scale=config.am_scale, boundary=boundary,
+        reduction="none", return_grad=True,
     )  # fmt: skip
-    ranges = k2.get_rnnt_prune_ranges(px_grad, py_grad, boundary, 5)
-    encoder, predictor = k2.do_rnnt_pruning(batch["encoder"], batch["predictor"], ranges)
-    logits = F.linear(torch.tanh(encoder + predictor), batch["weight"], batch["bias"])
+    ranges = k2.get_rnnt_prune_ranges(px_grad, py_grad, boundary, config.prune_range)
+    encoder, predictor = k2.do_rnnt_pruning(encoder, predictor, ranges)
+    logits = output(torch.tanh(encoder + predictor))
     pruned = k2.rnnt_loss_pruned(
         logits=logits, symbols=labels, ranges=ranges, termination_symbol=0, boundary=boundary,
         reduction="none",
@@ -191,7 +217,9 @@ def recursion(repeats: int) -> None:
             occupation(px, py, *sizes, name)
             seconds[name].append(time.perf_counter() - start)
     k2_time, torch_time = (statistics.median(v) for v in seconds.values())
-    print(f"recursion: k2 {k2_time * 1e3:.1f} ms, torch {torch_time * 1e3:.1f} ms, torch takes {torch_time / k2_time:.2f} of k2's time")
+    print(
+        f"recursion: k2 {k2_time * 1e3:.1f} ms, torch {torch_time * 1e3:.1f} ms, torch takes {torch_time / k2_time:.2f} of k2's time"
+    )
 
 
 if __name__ == "__main__":

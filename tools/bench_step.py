@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How much of the machine's matrix-product rate a training step reaches, and where its time goes.
 
-One step is what the trainer does for one batch: forward, k2's smoothed and pruned losses,
+One step is what the trainer does for one batch: forward, simple and pruned loss (k2's recursion),
 backward, clipping, AdamW. Its multiply-adds are counted from the matrix products and
 convolutions that the step's definition needs (three times the forward ones, the backward pass
 having two products for one), recomputation not counted. The rate of a plain float32 product
@@ -16,6 +16,7 @@ import resource
 import statistics
 import time
 
+import bench_rnnt
 import torch
 from torch import nn
 
@@ -29,6 +30,7 @@ from icefall_attn.rnnt.config import LossConfig
 from icefall_attn.training.allocator import keep_freed_memory
 from icefall_attn.training.objective import Objective
 from icefall_attn.training.schedule import FlatOptimizer, OptimConfig
+from icefall_attn.transducer import model as model_module
 from icefall_attn.transducer.model import Transducer, TransducerConfig
 from icefall_attn.transducer.predictor import PredictorConfig
 
@@ -44,6 +46,8 @@ def main() -> None:
     args = parse_args()
     keep_freed_memory()
     torch.manual_seed(0)
+    if args.loss == "k2":
+        model_module.pruned_transducer_loss = bench_rnnt.plain_k2
     model = make_model(args)
     batch = make_batch(args)
     optimizer = FlatOptimizer(model, OptimConfig(lr=1e-4))
@@ -63,28 +67,61 @@ def main() -> None:
     middle, rate = statistics.median(steps[2:]), statistics.median(rates[2:])
     if args.verbose:
         print(environment_report())
-    print(f"model: {args.model}, attention {args.attention}, {count(model):.2f} M parameters")
-    print(f"batch: {batch.features.size(0)} x {batch.durations[0]:g} s, {len(batch.tokens[0])} labels each")
+    print(
+        f"model: {args.model}, attention {args.attention}, {count(model):.2f} M parameters"
+    )
+    print(
+        f"batch: {batch.features.size(0)} x {batch.durations[0]:g} s, {len(batch.tokens[0])} labels each"
+    )
     print(f"step: median {middle:.3f} s, best {min(steps[2:]):.3f} s of {args.steps}")
-    print(f"work: {work / 1e9:.1f} G multiply-adds; plain product: {rate / 1e9:.1f} G multiply-adds/s")
+    print(
+        f"work: {work / 1e9:.1f} G multiply-adds; plain product: {rate / 1e9:.1f} G multiply-adds/s"
+    )
     print(
         f"share of the plain product's rate: {statistics.median(shares):.3f} "
         f"({shares[0]:.3f} to {shares[-1]:.3f})"
     )
-    print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+    print(
+        f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
+    )
     print("time split:")
     for name, seconds in clock.split(middle).items():
         print(f"  {name:<22} {seconds * 1e3:8.1f} ms {100 * seconds / middle:5.1f} %")
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=list(SIZES), default="seed", help="sizes (default: seed)")
-    parser.add_argument("--attention", choices=list(MECHANISMS), default="rel_pos", help="mechanism (default: rel_pos)")
-    parser.add_argument("--steps", type=int, default=10, help="measured steps (default: 10)")
-    parser.add_argument("--dropout", type=float, default=0.1, help="of the encoder (default: 0.1)")
-    parser.add_argument("--verbose", action="store_true", help="print the environment too")
-    return parser.parse_args()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--model", choices=list(SIZES), default="seed", help="sizes (default: seed)"
+    )
+    parser.add_argument(
+        "--attention",
+        choices=list(MECHANISMS),
+        default="rel_pos",
+        help="mechanism (default: rel_pos)",
+    )
+    parser.add_argument(
+        "--steps", type=int, default=10, help="measured steps (default: 10)"
+    )
+    parser.add_argument(
+        "--loss",
+        choices=["fused", "k2"],
+        default="fused",
+        help="ours, or the plain use of k2's functions",
+    )
+    parser.add_argument("--vocab", type=int, help="tokens (default: 500, small: 30)")
+    parser.add_argument(
+        "--dropout", type=float, default=0.1, help="of the encoder (default: 0.1)"
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="print the environment too"
+    )
+    args = parser.parse_args()
+    if args.vocab:
+        SIZES[args.model]["vocab"] = args.vocab
+    return args
 
 
 def make_model(args: argparse.Namespace) -> Transducer:
@@ -130,7 +167,9 @@ class Clock:
         self.times: dict = {}
         parts = {"front-end": [model.encoder.subsampling]}
         for block in model.encoder.blocks:
-            parts.setdefault("feed-forward", []).extend([block.feed_forward_in, block.feed_forward_out])
+            parts.setdefault("feed-forward", []).extend(
+                [block.feed_forward_in, block.feed_forward_out]
+            )
             parts.setdefault("attention", []).append(block.attention)
             parts.setdefault("convolution", []).append(block.conv)
         for name, modules in parts.items():
@@ -156,7 +195,11 @@ class Clock:
         """Seconds of a step by part, scaled from means to ``step``."""
         steps = len(self.times["backward"])
         sums = {name: sum(values) / steps for name, values in self.times.items()}
-        inner = sum(v for k, v in sums.items() if k.startswith("forward ") and k != "forward encoder")
+        inner = sum(
+            v
+            for k, v in sums.items()
+            if k.startswith("forward ") and k != "forward encoder"
+        )
         sums["forward norms, sums"] = sums.pop("forward encoder") - inner
         losses = sums.pop("forward") - inner - sums["forward norms, sums"]
         sums["forward loss"] = losses
@@ -164,7 +207,9 @@ class Clock:
         return {name: value * step / total for name, value in sorted(sums.items())}
 
 
-def step(objective: Objective, optimizer: FlatOptimizer, batch: Batch, clock: Clock) -> float:
+def step(
+    objective: Objective, optimizer: FlatOptimizer, batch: Batch, clock: Clock
+) -> float:
     """One training step; returns its seconds."""
     begin = time.perf_counter()
     begin_step(objective.model, True)
@@ -204,7 +249,11 @@ def step_multiply_adds(args: argparse.Namespace) -> float:
     joiner, vocab, frames_in = size["joiner"], size["vocab"], int(seconds * 100)
     frames = subsampled(frames_in)
     half = (frames_in - 1) // 2
-    front = half * 39 * 9 * channels + frames * 19 * 9 * channels**2 + frames * 19 * channels * dim
+    front = (
+        half * 39 * 9 * channels
+        + frames * 19 * 9 * channels**2
+        + frames * 19 * channels * dim
+    )
     feed_forward = 2 * 2 * frames * dim * hidden
     attention = 4 * frames * dim**2 + 2 * frames**2 * dim
     if args.attention == "rel_pos":

@@ -78,7 +78,9 @@ class RelPosAttention(nn.Module):
     def __init__(self, dim: int, heads: int, dropout: float, config: Config):
         super().__init__()
         self.heads = heads
-        self.scale = 1.0 / math.sqrt(dim if config.scale == "embed_dim" else dim // heads)
+        self.scale = 1.0 / math.sqrt(
+            dim if config.scale == "embed_dim" else dim // heads
+        )
         self.query = nn.Linear(dim, dim)
         self.key = nn.Linear(dim, dim)
         self.value = nn.Linear(dim, dim)
@@ -100,7 +102,9 @@ class RelPosAttention(nn.Module):
         placed = split_heads(query + self.position_bias * self.scale, self.heads)
         key = split_heads(self.key(x), self.heads)
         value = split_heads(self.value(x), self.heads)
-        position = split_heads(self.position(table.to(x.dtype)).unsqueeze(0), self.heads)[0]
+        position = split_heads(
+            self.position(table.to(x.dtype)).unsqueeze(0), self.heads
+        )[0]
         if torch.jit.is_scripting() or torch.jit.is_tracing():
             scores = torch.matmul(content, key.transpose(2, 3))
             distances = torch.matmul(placed, position.transpose(1, 2))
@@ -111,7 +115,9 @@ class RelPosAttention(nn.Module):
         return self.out(merge_heads(torch.matmul(weights, value)))
 
     @torch.jit.unused
-    def _scores(self, content: Tensor, placed: Tensor, key: Tensor, position: Tensor) -> Tensor:
+    def _scores(
+        self, content: Tensor, placed: Tensor, key: Tensor, position: Tensor
+    ) -> Tensor:
         return RelPosScores.apply(content, placed, key, position)
 
 
@@ -127,7 +133,9 @@ def rel_shift(x: Tensor, k_len: int) -> Tensor:
     """
     batch, heads, q_len, columns = x.shape
     x = torch.nn.functional.pad(x, (1, 0))
-    x = x.view(batch, heads, columns + 1, q_len)[:, :, 1:].reshape(batch, heads, q_len, columns)
+    x = x.view(batch, heads, columns + 1, q_len)[:, :, 1:].reshape(
+        batch, heads, q_len, columns
+    )
     return x[..., :k_len]
 
 
@@ -142,7 +150,9 @@ class RelPosScores(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, content: Tensor, placed: Tensor, key: Tensor, position: Tensor) -> Tensor:
+    def forward(
+        ctx, content: Tensor, placed: Tensor, key: Tensor, position: Tensor
+    ) -> Tensor:
         # contiguous once, for the products of both passes
         content, placed = content.contiguous(), placed.contiguous()
         key, position = key.contiguous(), position.contiguous()

@@ -1,4 +1,7 @@
-"""Trains a transducer: ``icefall-attn-train --config conf/train.yaml --exp-dir exp [--group.option value ...]``."""
+"""Trains a transducer.
+
+    icefall-attn-train --config conf/train.yaml --exp-dir exp [--group.option value ...]
+"""
 
 import logging
 import sys
@@ -17,7 +20,9 @@ def main(args: Optional[List[str]] = None) -> None:
     """Reads the configuration, prepares the experiment directory and trains."""
     config = parse(RunConfig, args, prog="icefall-attn-train", description=__doc__)
     if not config.data.train_cuts or not config.data.valid_cuts:
-        raise UserError("data.train_cuts and data.valid_cuts are empty; give --config conf/train.yaml")
+        raise UserError(
+            "data.train_cuts and data.valid_cuts are empty; give --config conf/train.yaml"
+        )
     exp_dir = Path(config.exp_dir)
     tokenizer = load_tokenizer(config.data.lang_dir)
     if config.model.vocab_size not in (0, tokenizer.vocab_size):
@@ -34,7 +39,9 @@ def main(args: Optional[List[str]] = None) -> None:
         tokenizer.save(exp_dir / "lang")
         save_yaml(config, exp_dir / "config.yaml")
         trainer.run()
-    except ValueError as error:  # an option out of range, named by the part it belongs to
+    except (
+        ValueError
+    ) as error:  # an option out of range, named by the part it belongs to
         raise UserError(str(error)) from error
 
 
@@ -45,7 +52,10 @@ def start_log(exp_dir: Path) -> None:
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s %(levelname)s [%(filename)s:%(lineno)d] %(message)s",
-        handlers=[logging.FileHandler(exp_dir / "log" / name), logging.StreamHandler(sys.stderr)],
+        handlers=[
+            logging.FileHandler(exp_dir / "log" / name),
+            logging.StreamHandler(sys.stderr),
+        ],
         force=True,
     )
     for line in environment_report().splitlines():

@@ -56,7 +56,9 @@ class ConformerConfig:
     def __post_init__(self):
         for name in ("dim", "num_layers", "heads", "feed_forward_dim"):
             if getattr(self, name) < 1:
-                raise ValueError(f"encoder.{name} must be at least 1, not {getattr(self, name)}")
+                raise ValueError(
+                    f"encoder.{name} must be at least 1, not {getattr(self, name)}"
+                )
         kind = self.attention.kind
         if kind not in MECHANISMS:
             known = ", ".join(MECHANISMS)
@@ -67,11 +69,15 @@ class ConformerConfig:
                 f"not {self.dim}"
             )
         if self.conv_norm not in ("batch", "layer"):
-            raise ValueError(f"conv_norm must be 'batch' or 'layer', not {self.conv_norm!r}")
+            raise ValueError(
+                f"conv_norm must be 'batch' or 'layer', not {self.conv_norm!r}"
+            )
         if self.kernel_size % 2 == 0:
             raise ValueError(f"encoder.kernel_size must be odd, not {self.kernel_size}")
         if self.feature_dim < 7:
-            raise ValueError(f"encoder.feature_dim must be 7 or more, not {self.feature_dim}")
+            raise ValueError(
+                f"encoder.feature_dim must be 7 or more, not {self.feature_dim}"
+            )
         if self.input_positions not in ("auto", "absolute", "none"):
             raise ValueError(
                 "input_positions must be 'auto', 'absolute' or 'none', "
@@ -91,7 +97,9 @@ class ConformerBlock(nn.Module):
         self.attention = make_attention(config.attention, dim, config.heads, dropout)
         self.dropout = Dropout(dropout)
         self.norm_conv = nn.LayerNorm(dim)
-        self.conv = ConvolutionModule(dim, config.kernel_size, config.conv_norm, dropout)
+        self.conv = ConvolutionModule(
+            dim, config.kernel_size, config.conv_norm, dropout
+        )
         self.norm_out = nn.LayerNorm(dim)
         self.feed_forward_out = FeedForward(dim, hidden, dropout)
         self.norm = nn.LayerNorm(dim)
@@ -123,7 +131,9 @@ class Conformer(nn.Module):
             else Dropout(config.dropout)
         )
         self.shared = make_shared(config.attention, config.dim)
-        self.blocks = nn.ModuleList(ConformerBlock(config) for _ in range(config.num_layers))
+        self.blocks = nn.ModuleList(
+            ConformerBlock(config) for _ in range(config.num_layers)
+        )
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
         """Encodes a batch.
@@ -142,12 +152,14 @@ class Conformer(nn.Module):
     def layers(
         self, x: Tensor, lengths: Tensor, tap: List[int]
     ) -> Tuple[List[Tensor], Tensor]:
-        """Like `forward`, with the outputs of the blocks in ``tap`` (1 is the first) before the last one's."""
+        """Like `forward`, with the outputs of the blocks in ``tap``, from 1, before the last one's."""
         x = x.masked_fill(~valid_mask(lengths, x.size(1)).unsqueeze(2), 0.0)
         x, lengths = self.subsampling(x, lengths)
         valid = valid_mask(lengths, x.size(1))
         x = self.positions(x)
-        context = AttentionContext(valid, key_bias(valid, x.dtype), self.shared(x.size(1)))
+        context = AttentionContext(
+            valid, key_bias(valid, x.dtype), self.shared(x.size(1))
+        )
         outputs: List[Tensor] = []
         for index, block in enumerate(self.blocks):
             x = block(x, context)

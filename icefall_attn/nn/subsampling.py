@@ -95,7 +95,9 @@ class _FrontEnd(torch.autograd.Function):
             rows = _first_layer(windows, first)
             if grad_rows.shape != rows.shape:  # the first part, and a smaller last one
                 grad_rows = torch.empty_like(rows)
-                grad_y = rows.new_zeros(rows.size(0), weight2.size(0))  # stays 0 past edges
+                grad_y = rows.new_zeros(
+                    rows.size(0), weight2.size(0)
+                )  # stays 0 past edges
             _grid(grad_y, x[part])[:, :t_out, :f_out] = grad[part]
             for (offset, columns, weight, _), total in zip(products, grad_products):
                 above = grad_y[: rows.size(0) - offset]

@@ -29,7 +29,9 @@ def smoothed_arcs(
     Returns:
       px and py of `lattice`, before boundaries (see `close`): ``(B, U, T')``, ``(B, U + 1, T')``.
     """
-    am_max, lm_max = am.detach().amax(2, keepdim=True), lm.detach().amax(2, keepdim=True)
+    am_max, lm_max = am.detach().amax(2, keepdim=True), lm.detach().amax(
+        2, keepdim=True
+    )
     am_exp, lm_exp = (am - am_max).exp(), (lm - lm_max).exp()
     tiny = torch.finfo(am.dtype).tiny
     both = torch.matmul(lm_exp, am_exp.transpose(1, 2)) + tiny
@@ -38,7 +40,9 @@ def smoothed_arcs(
 
     index = labels.unsqueeze(2)
     lm_label = lm[:, :-1].gather(2, index)  # (B, U, 1)
-    am_label = am.transpose(1, 2).gather(1, index.expand(-1, -1, am.size(1)))  # (B, U, T')
+    am_label = am.transpose(1, 2).gather(
+        1, index.expand(-1, -1, am.size(1))
+    )  # (B, U, T')
     am_blank, lm_blank = am[:, None, :, BLANK_ID], lm[:, :, BLANK_ID, None]
     rest = 1.0 - config.lm_scale - config.am_scale
     px = rest * (am_label + lm_label - both[:, :-1])
@@ -50,7 +54,9 @@ def smoothed_arcs(
         unigram = _mean_distribution(lm_exp, label_lengths) + tiny  # (V,)
         am_alone = torch.matmul(am_exp, unigram).log() + am_max.squeeze(2)  # (B, T')
         am_alone = am_alone.unsqueeze(1)
-        px = px + config.am_scale * (am_label + unigram.log()[labels].unsqueeze(2) - am_alone)
+        px = px + config.am_scale * (
+            am_label + unigram.log()[labels].unsqueeze(2) - am_alone
+        )
         py = py + config.am_scale * (am_blank + unigram[BLANK_ID].log() - am_alone)
     return px, py
 
@@ -66,7 +72,9 @@ def _mean_distribution(lm_exp: Tensor, label_lengths: Tensor) -> Tensor:
     return torch.einsum("buv,bu->v", distribution, valid) / valid.sum()
 
 
-def pruned_arcs(blank: Tensor, label: Tensor, ranges: Tensor, positions: int) -> Tuple[Tensor, Tensor]:
+def pruned_arcs(
+    blank: Tensor, label: Tensor, ranges: Tensor, positions: int
+) -> Tuple[Tensor, Tensor]:
     """Arcs of the kept cells in the whole lattice; -inf elsewhere.
 
     Args:
@@ -84,7 +92,9 @@ def pruned_arcs(blank: Tensor, label: Tensor, ranges: Tensor, positions: int) ->
     return px.transpose(1, 2), py.transpose(1, 2)
 
 
-def close(px: Tensor, py: Tensor, lengths: Tensor, config: LossConfig) -> Tuple[Tensor, Tensor]:
+def close(
+    px: Tensor, py: Tensor, lengths: Tensor, config: LossConfig
+) -> Tuple[Tensor, Tensor]:
     """Applies topology and delay penalty to arcs ``(B, U, T')`` and ``(B, U + 1, T')``.
 
     * ``regular``: no label after the last frame; px gets a column of -inf there.

@@ -20,8 +20,8 @@ class LossConfig:
       warm_steps: steps during which the pruned loss weighs 0; 0.1 as long again, 1 after that.
       delay_penalty: favours early symbols.
       fast_emit: share by which the gradient of labels is raised over that of blanks (FastEmit).
-      negligible: cells whose gradient is below this share of the largest are left out of the backward pass
-        of the joiner.
+      negligible: cells whose gradient is below this share of the largest are left out of the
+        joiner's backward pass.
       ctc_scale: weight of the auxiliary CTC at the first step, if the model has a CTC head.
       ctc_scale_end: its weight at step ``train.max_steps``, to which it falls linearly; without
         that bound it stays.
@@ -42,13 +42,19 @@ class LossConfig:
 
     def __post_init__(self):
         if self.backend not in ("auto", "k2", "torch"):
-            raise ValueError(f"loss.backend must be 'auto', 'k2' or 'torch', not {self.backend!r}")
+            raise ValueError(
+                f"loss.backend must be 'auto', 'k2' or 'torch', not {self.backend!r}"
+            )
         if self.prune_range < 2:
-            raise ValueError(f"loss.prune_range must be at least 2, not {self.prune_range}")
+            raise ValueError(
+                f"loss.prune_range must be at least 2, not {self.prune_range}"
+            )
         for name in ("lm_scale", "am_scale", "simple_scale", "warm_steps", "delay_penalty",
                      "fast_emit", "negligible", "ctc_scale", "ctc_scale_end"):  # fmt: skip
             if getattr(self, name) < 0:
-                raise ValueError(f"loss.{name} must not be negative, but is {getattr(self, name)}")
+                raise ValueError(
+                    f"loss.{name} must not be negative, but is {getattr(self, name)}"
+                )
         if self.rnnt_type not in ("regular", "modified", "constrained"):
             raise ValueError(
                 "loss.rnnt_type must be 'regular', 'modified' or 'constrained', "
@@ -63,4 +69,6 @@ class LossConfig:
 
     def ctc_scale_at(self, progress: float) -> float:
         """Weight of the CTC loss at ``progress`` (0 to 1) of the training."""
-        return self.ctc_scale + (self.ctc_scale_end - self.ctc_scale) * min(progress, 1.0)
+        return self.ctc_scale + (self.ctc_scale_end - self.ctc_scale) * min(
+            progress, 1.0
+        )

@@ -37,7 +37,9 @@ def join_cells(
       Two ``(B, T', R)`` float32 tensors: blank, next label (that of the last position is
       meaningless and must not be used).
     """
-    return _JoinCells.apply(encoder, predictor, weight, bias, labels, ranges, negligible)
+    return _JoinCells.apply(
+        encoder, predictor, weight, bias, labels, ranges, negligible
+    )
 
 
 class _JoinCells(torch.autograd.Function):
@@ -53,7 +55,9 @@ class _JoinCells(torch.autograd.Function):
             logits = torch.addmm(bias, hidden, weight.t()).float()
             norm[part] = logits.logsumexp(1)
             blank_out[part] = logits[:, 0] - norm[part]
-            label_out[part] = logits.gather(1, label[part, None]).squeeze(1) - norm[part]
+            label_out[part] = (
+                logits.gather(1, label[part, None]).squeeze(1) - norm[part]
+            )
         ctx.save_for_backward(encoder, predictor, weight, bias, labels, ranges, norm)
         ctx.negligible = negligible
         return blank_out.view(ranges.shape), label_out.view(ranges.shape)
@@ -100,7 +104,9 @@ def _cells(encoder: Tensor, predictor: Tensor, labels: Tensor, ranges: Tensor):
     utterance = torch.arange(batch, device=ranges.device)[:, None, None]
     frame = torch.arange(batch * frames, device=ranges.device).repeat_interleave(width)
     position = (utterance * predictor.size(1) + ranges).flatten()
-    following = torch.nn.functional.pad(labels, (0, 1))  # the last position has no next label
+    following = torch.nn.functional.pad(
+        labels, (0, 1)
+    )  # the last position has no next label
     label = following[utterance, ranges].flatten()
     return frame, position, label
 

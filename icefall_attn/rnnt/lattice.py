@@ -28,7 +28,9 @@ def why_no_k2(device_type: str = "cpu") -> str:
     """The reason why k2 cannot be used on a kind of device; empty if it can."""
     try:
         import k2
-    except Exception as error:  # built for another torch, k2 raises errors of its own kinds
+    except (
+        Exception
+    ) as error:  # built for another torch, k2 raises errors of its own kinds
         return f"k2 cannot be imported ({' '.join(str(error).split()) or type(error).__name__})"
     if device_type == "cuda" and not k2.with_cuda:
         return "this k2 was built without CUDA"

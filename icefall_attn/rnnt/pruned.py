@@ -1,4 +1,7 @@
-"""The pruned transducer loss (Kuang et al. 2022, "Pruned RNN-T for fast, memory-efficient ASR training")."""
+"""The pruned transducer loss.
+
+Kuang et al. 2022, "Pruned RNN-T for fast, memory-efficient ASR training".
+"""
 
 from typing import Tuple
 
@@ -48,7 +51,13 @@ def pruned_transducer_loss(
             simple_encoder, simple_predictor, labels, label_lengths, lengths, config
         )
     blank, label = join_cells(
-        encoder, predictor, output.weight, output.bias, labels, ranges, config.negligible
+        encoder,
+        predictor,
+        output.weight,
+        output.bias,
+        labels,
+        ranges,
+        config.negligible,
     )
     with torch.autocast(encoder.device.type, enabled=False):
         px, py = pruned_arcs(blank, label, ranges, predictor.size(1))
@@ -69,16 +78,22 @@ def simple_loss(
     backend = choose_backend(config.backend, am.device.type)
     px, py = smoothed_arcs(am.float(), lm.float(), labels, label_lengths, config)
     px, py = close(px, py, lengths, config)
-    total, px_grad, py_grad = score_and_occupation(px, py, label_lengths, lengths, backend)
+    total, px_grad, py_grad = score_and_occupation(
+        px, py, label_lengths, lengths, backend
+    )
     regular = config.rnnt_type == "regular"
     width = covering_range(config.prune_range, label_lengths, lengths, regular)
     return -total, prune_ranges(px_grad, py_grad, label_lengths, lengths, width)
 
 
 def full_loss(
-    logits: Tensor, labels: Tensor, label_lengths: Tensor, lengths: Tensor, config: LossConfig
+    logits: Tensor,
+    labels: Tensor,
+    label_lengths: Tensor,
+    lengths: Tensor,
+    config: LossConfig,
 ) -> Tensor:
-    """The unpruned loss ``(B,)`` of logits ``(B, T', U + 1, V)``: for reference, it needs much memory."""
+    """The unpruned loss ``(B,)`` of logits ``(B, T', U + 1, V)``, for reference: it takes much memory."""
     labels = _clean(labels, label_lengths)
     dtype = torch.promote_types(logits.dtype, torch.float32)
     log_probs = logits.log_softmax(dim=3, dtype=dtype)
@@ -92,5 +107,7 @@ def full_loss(
 
 def _clean(labels: Tensor, label_lengths: Tensor) -> Tensor:
     """Labels with blank in their padding: a valid id everywhere."""
-    padding = torch.arange(labels.size(1), device=labels.device) >= label_lengths.unsqueeze(1)
+    padding = torch.arange(
+        labels.size(1), device=labels.device
+    ) >= label_lengths.unsqueeze(1)
     return labels.masked_fill(padding, 0)

@@ -4,7 +4,9 @@ import torch
 from torch import Tensor
 
 
-def covering_range(prune_range: int, label_lengths: Tensor, lengths: Tensor, regular: bool) -> int:
+def covering_range(
+    prune_range: int, label_lengths: Tensor, lengths: Tensor, regular: bool
+) -> int:
     """``prune_range``, raised where no path could pass: each frame's window may move on by at most
     R - 1 labels, so that ``(R - 1) T' >= U`` must hold."""
     if not regular or label_lengths.numel() == 0:
@@ -44,7 +46,9 @@ def prune_ranges(
     begin = torch.where(frame < lengths[:, None] - 1, begin, last)
     step = width - 1 if regular else 1
     begin = _rising(begin)
-    slack = _rising(step * frame - begin).clamp(min=0)  # rises by at most `step`, from 0
+    slack = _rising(step * frame - begin).clamp(
+        min=0
+    )  # rises by at most `step`, from 0
     begin = step * frame - slack
     return begin.unsqueeze(2) + torch.arange(width, device=begin.device)
 

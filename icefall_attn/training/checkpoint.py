@@ -11,7 +11,7 @@ from torch import Tensor
 
 from icefall_attn.data.tokenizer import Tokenizer, load_tokenizer
 from icefall_attn.errors import UserError
-from icefall_attn.files import atomic_write
+from icefall_attn.files import atomic_write, temporary_path
 
 BEST = "best-valid-loss.pt"
 LAST = "last.pt"
@@ -42,7 +42,9 @@ def load_checkpoint(path: Path) -> Dict[str, Any]:
         raise UserError(f"no checkpoint {path}")
     try:
         stored = torch.load(path, map_location="cpu", weights_only=True)
-        return {k: json.loads(v) if isinstance(v, str) else v for k, v in stored.items()}
+        return {
+            k: json.loads(v) if isinstance(v, str) else v for k, v in stored.items()
+        }
     except Exception as error:  # zip, pickle and unpickling errors of many kinds
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{path} is damaged or not a checkpoint: {reason}") from None
@@ -58,7 +60,7 @@ def _has_tensor(value: Any) -> bool:
 
 def link(source: Path, target: Path) -> None:
     """Gives a written checkpoint a second name, in one step, without writing it again."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = temporary_path(target)
     temporary.unlink(missing_ok=True)
     try:
         os.link(source, temporary)
@@ -104,7 +106,7 @@ def load_experiment(
       checkpoint: a file in ``exp_dir`` (such as ``last.pt``) to take instead of epochs.
 
     Returns:
-      The model in evaluation mode on the CPU, tokenizer, config, and the name that result files carry.
+      The model in evaluation mode on the CPU, tokenizer, config, and the name for result files.
 
     Raises:
       UserError: if there is nothing to load, or too few epochs.

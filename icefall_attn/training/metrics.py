@@ -21,7 +21,9 @@ class Metrics:
             value = getattr(terms, name)
             if value is not None:
                 value = value.detach()
-                self._sums[name] = self._sums[name] + value if name in self._sums else value
+                self._sums[name] = (
+                    self._sums[name] + value if name in self._sums else value
+                )
         self.count(frames=terms.frames)
 
     def count(self, **values: float) -> None:
@@ -34,5 +36,7 @@ class Metrics:
         sums, counts = self._sums, self._counts
         self._sums, self._counts = {}, {}
         frames = max(counts.get("frames", 0.0), 1.0)
-        values = torch.stack([v.float() for v in sums.values()]).tolist() if sums else []
+        values = (
+            torch.stack([v.float() for v in sums.values()]).tolist() if sums else []
+        )
         return {name: value / frames for name, value in zip(sums, values)}, counts

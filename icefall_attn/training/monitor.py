@@ -27,7 +27,9 @@ class Monitor:
         if options.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
-            self.writer = SummaryWriter(str(exp_dir / "tensorboard"), purge_step=step + 1)
+            self.writer = SummaryWriter(
+                str(exp_dir / "tensorboard"), purge_step=step + 1
+            )
         self.bar = progress_bar(
             total=options.max_steps or None,
             unit="step",
@@ -48,7 +50,8 @@ class Monitor:
             "audio_seconds_per_second": counts.get("audio", 0.0) / seconds,
             "seconds_per_step": seconds / steps,
             "data_wait_share": counts.get("waited", 0.0) / seconds,
-            "padding_share": 1.0 - counts.get("valid", 0.0) / max(counts.get("places", 1.0), 1.0),
+            "padding_share": 1.0
+            - counts.get("valid", 0.0) / max(counts.get("places", 1.0), 1.0),
             "memory_gib": memory_gib(model),
             "dropped_utterances": progress.dropped,
             "skipped_steps": progress.skipped_steps,
@@ -81,7 +84,11 @@ class Monitor:
             for name, value in values.items()
         )
         logging.info(
-            "epoch %d ends: valid %s; step %d, %.0f s", epoch, text, progress.step, progress.seconds
+            "epoch %d ends: valid %s; step %d, %.0f s",
+            epoch,
+            text,
+            progress.step,
+            progress.seconds,
         )
         self._scalars("valid", values, progress.step)
         if self.writer is not None:

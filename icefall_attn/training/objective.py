@@ -40,7 +40,9 @@ class Objective:
         the batch is computed again without it.
     """
 
-    def __init__(self, model: nn.Module, config: LossConfig, drop: Callable[[str, str], None]):
+    def __init__(
+        self, model: nn.Module, config: LossConfig, drop: Callable[[str, str], None]
+    ):
         self.model = model
         self.config = config
         self.drop = drop
@@ -82,5 +84,7 @@ class Objective:
         for utterance, good in zip(batch.ids, finite):
             if not good:
                 self.drop(utterance, "its loss is not finite")
-        logging.warning("computing a batch again without %d utterances", finite.count(False))
+        logging.warning(
+            "computing a batch again without %d utterances", finite.count(False)
+        )
         return select(batch, [i for i, good in enumerate(finite) if good])

@@ -16,7 +16,7 @@ class TrainConfig:
       log_every: steps between lines in the log and points in TensorBoard.
       save_every: steps between checkpoints within an epoch.
       keep_last: newest ``checkpoint-STEP.pt`` that are kept.
-      keep_epochs: newest ``epoch-N.pt`` that are kept, beside those of lowest valid loss; 0 keeps all.
+      keep_epochs: newest ``epoch-N.pt`` that are kept, beside as many of the best; 0 keeps all.
       valid_wer: also decode the valid set (greedy) after each epoch.
       tensorboard: write ``tensorboard/``.
       device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1`` and so on.
@@ -36,9 +36,19 @@ class TrainConfig:
     device: str = "auto"
 
     def __post_init__(self):
-        for name in ("num_epochs", "accumulate", "log_every", "save_every", "keep_last"):
+        for name in (
+            "num_epochs",
+            "accumulate",
+            "log_every",
+            "save_every",
+            "keep_last",
+        ):
             if getattr(self, name) < 1:
-                raise ValueError(f"train.{name} must be at least 1, not {getattr(self, name)}")
+                raise ValueError(
+                    f"train.{name} must be at least 1, not {getattr(self, name)}"
+                )
         for name in ("max_steps", "regularise_after", "keep_epochs"):
             if getattr(self, name) < 0:
-                raise ValueError(f"train.{name} must be 0 or more, not {getattr(self, name)}")
+                raise ValueError(
+                    f"train.{name} must be 0 or more, not {getattr(self, name)}"
+                )

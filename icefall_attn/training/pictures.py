@@ -69,7 +69,9 @@ def _attention_figure(weights: List[Tensor]):
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(2.5 * len(weights), 3), constrained_layout=True)
-    for index, (axes, weight) in enumerate(zip(figure.subplots(1, len(weights), squeeze=False)[0], weights)):
+    for index, (axes, weight) in enumerate(
+        zip(figure.subplots(1, len(weights), squeeze=False)[0], weights)
+    ):
         axes.imshow(weight.mean(dim=0), aspect="auto", interpolation="nearest")
         axes.set_title(f"block {index + 1}, mean of heads", fontsize=8)
         axes.set_xlabel("key (40 ms)", fontsize=8)

@@ -43,9 +43,13 @@ def check_same_run(
     Raises:
       UserError: naming the first difference and the ways out.
     """
-    difference = first_difference(saved["config"], _free_of_bounds(saved["config"], config))
+    difference = first_difference(
+        saved["config"], _free_of_bounds(saved["config"], config)
+    )
     if difference is None and saved["fingerprint"] != marks:
-        changed = [name for name in marks if saved["fingerprint"].get(name) != marks[name]]
+        changed = [
+            name for name in marks if saved["fingerprint"].get(name) != marks[name]
+        ]
         difference = f"other {changed[0] if changed else 'files'} than before"
     if difference is not None:
         raise UserError(
@@ -56,12 +60,16 @@ def check_same_run(
 
 def _free_of_bounds(old: Dict[str, Any], config: RunConfig) -> Dict[str, Any]:
     new = to_dict(config)
-    if new["optim"]["schedule"] == "noam":  # only there does the bound change no learning rate
+    if (
+        new["optim"]["schedule"] == "noam"
+    ):  # only there does the bound change no learning rate
         new["train"]["max_steps"] = old["train"]["max_steps"]
     return new
 
 
-def first_difference(old: Dict[str, Any], new: Dict[str, Any], prefix: str = "") -> Optional[str]:
+def first_difference(
+    old: Dict[str, Any], new: Dict[str, Any], prefix: str = ""
+) -> Optional[str]:
     """``name was this, now that`` for the first option that may not differ, or None."""
     for name in sorted(old.keys() | new.keys()):
         full = prefix + name

@@ -15,8 +15,8 @@ class OptimConfig:
     """AdamW and its schedule.
 
     Attributes:
-      schedule: ``noam`` (``lr min(s / w, sqrt(w / s))``, peak at step w) or ``cosine`` (linear to the
-        peak, then half a cosine to 0 at ``train.max_steps``).
+      schedule: ``noam`` (``lr min(s / w, sqrt(w / s))``, peak at step w) or ``cosine`` (linear to
+        the peak, then half a cosine to 0 at ``train.max_steps``).
       lr: the peak.
       warm_steps: steps w to the peak.
       weight_decay: of weights; parameters of one dimension (biases, norms) have none.
@@ -37,14 +37,20 @@ class OptimConfig:
 
     def __post_init__(self):
         if self.schedule not in ("noam", "cosine"):
-            raise ValueError(f"optim.schedule must be 'noam' or 'cosine', not {self.schedule!r}")
+            raise ValueError(
+                f"optim.schedule must be 'noam' or 'cosine', not {self.schedule!r}"
+            )
         if self.warm_steps < 1:
-            raise ValueError(f"optim.warm_steps must be at least 1, not {self.warm_steps}")
+            raise ValueError(
+                f"optim.warm_steps must be at least 1, not {self.warm_steps}"
+            )
 
     def rate(self, step: int, max_steps: int) -> float:
         """The learning rate of ``step``, counted from 1."""
         if self.schedule == "noam":
-            return self.lr * min(step / self.warm_steps, math.sqrt(self.warm_steps / step))
+            return self.lr * min(
+                step / self.warm_steps, math.sqrt(self.warm_steps / step)
+            )
         if max_steps <= self.warm_steps:
             raise UserError(
                 f"optim.schedule=cosine needs train.max_steps above optim.warm_steps="
@@ -117,7 +123,9 @@ class FlatOptimizer:
     def state_dict(self) -> dict:
         """What the updates so far left behind: tensors only."""
         states = [self.adamw.state.get(vector, {}) for vector in self.vectors]
-        return {"states": [{k: torch.as_tensor(v) for k, v in s.items()} for s in states]}
+        return {
+            "states": [{k: torch.as_tensor(v) for k, v in s.items()} for s in states]
+        }
 
     def load_state_dict(self, state: dict) -> None:
         """The inverse of `state_dict`; learning rate and the like come from the config."""

@@ -97,7 +97,9 @@ class Trainer:
                 self._end_epoch(start)
         finally:
             self.monitor.close()
-        logging.info("done: %d steps in %.0f s", self.progress.step, self.progress.seconds)
+        logging.info(
+            "done: %d steps in %.0f s", self.progress.step, self.progress.seconds
+        )
 
     def _finished(self) -> bool:
         at_end = 0 < self.options.max_steps <= self.progress.step
@@ -129,7 +131,9 @@ class Trainer:
                 path = self.exp_dir / f"checkpoint-{progress.step}.pt"
                 self._save(path)
                 ckpt.link(path, self.exp_dir / ckpt.LAST)
-                ckpt.prune(self.exp_dir, self.options.keep_last, self.options.keep_epochs)
+                ckpt.prune(
+                    self.exp_dir, self.options.keep_last, self.options.keep_epochs
+                )
             begin = time.monotonic()
         progress.batches = 0
 
@@ -137,7 +141,9 @@ class Trainer:
         """One update from one or more batches, normalised by their encoder frames."""
         progress = self.progress
         begin_step(self.model, progress.step >= self.options.regularise_after)
-        share = progress.step / self.options.max_steps if self.options.max_steps else 0.0
+        share = (
+            progress.step / self.options.max_steps if self.options.max_steps else 0.0
+        )
         self.optimizer.zero_grad()
         frames = 0
         for batch in batches:
@@ -168,7 +174,9 @@ class Trainer:
             return
         self.progress.skipped_steps += 1
         self.skipped_in_a_row += 1
-        logging.warning("step %d skipped: its gradient is not finite", self.progress.step)
+        logging.warning(
+            "step %d skipped: its gradient is not finite", self.progress.step
+        )
         if self.skipped_in_a_row >= self.MAX_SKIPPED:
             raise UserError(
                 f"the gradient was not finite in {self.MAX_SKIPPED} steps in a row; "
@@ -176,7 +184,9 @@ class Trainer:
             )
 
     def _rate(self) -> float:
-        return self.config.optim.rate(max(self.progress.step, 1), self.options.max_steps)
+        return self.config.optim.rate(
+            max(self.progress.step, 1), self.options.max_steps
+        )
 
     def _end_epoch(self, start: float) -> None:
         progress, epoch = self.progress, self.progress.epoch
@@ -193,7 +203,12 @@ class Trainer:
         self._save(path)
         ckpt.note_valid_loss(
             self.exp_dir,
-            {"epoch": epoch, "step": progress.step, "valid_loss": result.loss, "wer": result.wer},
+            {
+                "epoch": epoch,
+                "step": progress.step,
+                "valid_loss": result.loss,
+                "wer": result.wer,
+            },
         )
         if better:
             ckpt.link(path, self.exp_dir / ckpt.BEST)
@@ -245,7 +260,9 @@ class Trainer:
             self.progress.step,
         )
         if self._finished():
-            logging.info("nothing is left to train; train.num_epochs or a new exp_dir adds more")
+            logging.info(
+                "nothing is left to train; train.num_epochs or a new exp_dir adds more"
+            )
 
 
 def _groups(batches: Iterable[Batch], size: int) -> Iterator[List[Batch]]:
@@ -255,7 +272,12 @@ def _groups(batches: Iterable[Batch], size: int) -> Iterator[List[Batch]]:
 
 
 def _sizes(model: nn.Module) -> str:
-    parts = {name: sum(p.numel() for p in child.parameters()) for name, child in model.named_children()}
+    parts = {
+        name: sum(p.numel() for p in child.parameters())
+        for name, child in model.named_children()
+    }
     total = sum(parts.values())
-    detail = ", ".join(f"{name} {count / 1e6:.2f}" for name, count in parts.items() if count)
+    detail = ", ".join(
+        f"{name} {count / 1e6:.2f}" for name, count in parts.items() if count
+    )
     return f"{total / 1e6:.2f} M parameters: {detail}"

@@ -32,7 +32,9 @@ def validate(
     """Goes through the valid set once, without dropout, SpecAugment or random numbers."""
     usable = UtteranceFilter()
     infinite: List[str] = []
-    objective = Objective(model, config.loss, lambda name, reason: infinite.append(name))
+    objective = Objective(
+        model, config.loss, lambda name, reason: infinite.append(name)
+    )
     model.eval()
     sums = {"simple": 0.0, "pruned": 0.0, "ctc": 0.0}
     frames = 0
@@ -63,7 +65,10 @@ def validate(
 
 
 def transcribe(
-    model: nn.Module, features: torch.Tensor, lengths: torch.Tensor, tokenizer: Tokenizer
+    model: nn.Module,
+    features: torch.Tensor,
+    lengths: torch.Tensor,
+    tokenizer: Tokenizer,
 ) -> List[str]:
     """Greedy transcripts of ``(B, T, F)`` features."""
     results = recognize(model, features, lengths, SearchConfig())

@@ -22,5 +22,5 @@ class Joiner(nn.Module):
         return self.predictor_projection(predictor_out)
 
     def forward(self, encoder: Tensor, predictor: Tensor) -> Tensor:
-        """Projected encoder and predictor outputs that broadcast, ``(..., J)``, to ``(..., V)`` logits."""
+        """Projected outputs that broadcast, ``(..., J)``, to ``(..., V)`` logits."""
         return self.output(torch.tanh(encoder + predictor))

@@ -136,7 +136,9 @@ class Transducer(nn.Module):
         return Losses(simple, pruned, ctc), lengths
 
 
-def ctc_loss(logits: Tensor, lengths: Tensor, labels: Tensor, label_lengths: Tensor) -> Tensor:
+def ctc_loss(
+    logits: Tensor, lengths: Tensor, labels: Tensor, label_lengths: Tensor
+) -> Tensor:
     """CTC of ``(B, T', V)`` logits per utterance, ``(B,)``, in float32.
 
     0 where the labels do not fit (repeats need a blank between them).

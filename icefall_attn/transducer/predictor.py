@@ -33,7 +33,9 @@ class PredictorConfig:
 
     def __post_init__(self):
         if self.kind not in PREDICTORS:
-            raise ValueError(f"predictor.kind must be one of {', '.join(PREDICTORS)}, not {self.kind!r}")
+            raise ValueError(
+                f"predictor.kind must be one of {', '.join(PREDICTORS)}, not {self.kind!r}"
+            )
 
 
 class LstmPredictor(nn.Module):
@@ -59,7 +61,10 @@ class LstmPredictor(nn.Module):
 
     def step(self, labels: Tensor, state: State) -> Tuple[Tensor, State]:
         """One label further: ``(N,)`` labels and their states to ``(N, D)`` and new states."""
-        hidden = (state[0].transpose(0, 1).contiguous(), state[1].transpose(0, 1).contiguous())
+        hidden = (
+            state[0].transpose(0, 1).contiguous(),
+            state[1].transpose(0, 1).contiguous(),
+        )
         out, hidden = self.lstm(self.embedding(labels).unsqueeze(1), hidden)
         return out.squeeze(1), [hidden[0].transpose(0, 1), hidden[1].transpose(0, 1)]
 
@@ -70,7 +75,9 @@ class StatelessPredictor(nn.Module):
     def __init__(self, vocab_size: int, config: PredictorConfig):
         super().__init__()
         if config.context_size < 1:
-            raise ValueError(f"context_size must be at least 1, not {config.context_size}")
+            raise ValueError(
+                f"context_size must be at least 1, not {config.context_size}"
+            )
         self.context_size = config.context_size
         self.embedding = nn.Embedding(vocab_size, config.dim)
         self.dropout = Dropout(config.dropout)

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from icefall_attn.attention.rel_pos import RelPosAttention, RelPosScores, RelPosTable, rel_shift
+from icefall_attn.attention.rel_pos import (
+    RelPosAttention,
+    RelPosScores,
+    RelPosTable,
+    rel_shift,
+)
 from icefall_attn.attention.registry import AttentionContext
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -44,7 +49,9 @@ def test_fewer_queries_than_keys_take_the_last_rows_of_time():
 
 def test_shift_meets_the_published_mapping():
     mapping = load("relpos.json")["mapping_klen5"]
-    one_hot = torch.eye(9).expand(5, 9, 9).permute(2, 0, 1)[None]  # (1, row p, query, column)
+    one_hot = (
+        torch.eye(9).expand(5, 9, 9).permute(2, 0, 1)[None]
+    )  # (1, row p, query, column)
     shifted = rel_shift(one_hot, 5)[0]
     for row, pairs in mapping.items():
         found = shifted[int(row)].nonzero().tolist()
@@ -57,7 +64,9 @@ def test_fused_scores_equal_the_definition(q_len, k_len):
     make = lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)
     content, placed = make(2, heads, q_len, dim), make(2, heads, q_len, dim)
     key, position = make(2, heads, k_len, dim), make(heads, q_len + k_len - 1, dim)
-    rows = torch.tensor([[q_len - 1 - i + j for j in range(k_len)] for i in range(q_len)])
+    rows = torch.tensor(
+        [[q_len - 1 - i + j for j in range(k_len)] for i in range(q_len)]
+    )
     naive = torch.einsum("bhid,bhjd->bhij", content, key)
     naive = naive + torch.einsum("bhid,hijd->bhij", placed, position[:, rows])
     inputs = (content, placed, key, position)
@@ -73,7 +82,9 @@ def test_fused_scores_equal_the_definition(q_len, k_len):
 def weights_of(module, x):
     """Attention weights of a module, seen from outside."""
     seen = []
-    hook = module.weights_dropout.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    hook = module.weights_dropout.register_forward_pre_hook(
+        lambda _, inputs: seen.append(inputs[0])
+    )
     table = RelPosTable(x.size(2), module.legacy)(x.size(1))
     valid = torch.ones(x.shape[:2], dtype=torch.bool)
     module(x, AttentionContext(valid, None, table))
@@ -90,7 +101,9 @@ def test_attention_of_a_constant_sequence_is_the_published_one(legacy):
     module.legacy = legacy
     query, key, value = weights["in_proj_weight"].chunk(3, 0)
     with torch.no_grad():
-        for layer, weight in zip((module.query, module.key, module.value), (query, key, value)):
+        for layer, weight in zip(
+            (module.query, module.key, module.value), (query, key, value)
+        ):
             layer.weight.copy_(weight)
             layer.bias.zero_()
         module.position.weight.copy_(weights["linear_pos.weight"])
@@ -99,7 +112,9 @@ def test_attention_of_a_constant_sequence_is_the_published_one(legacy):
     row = weights_of(module, torch.ones(1, 6, 8))
     expected = torch.tensor(frozen["attn_legacy" if legacy else "attn_signed"])
     torch.testing.assert_close(row, expected, rtol=1e-5, atol=1e-6)
-    symmetric = torch.allclose(row[3, 2], row[3, 4]) and torch.allclose(row[3, 1], row[3, 5])
+    symmetric = torch.allclose(row[3, 2], row[3, 4]) and torch.allclose(
+        row[3, 1], row[3, 5]
+    )
     assert symmetric == legacy
 
 
@@ -111,5 +126,7 @@ def test_scale_is_refused_by_name():
 def test_long_tables_are_exact():
     table = RelPosTable(4)(6000)
     distance = torch.arange(5999, -6000, -1, dtype=torch.float64)
-    torch.testing.assert_close(table[:, 0].double(), torch.sin(distance), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        table[:, 0].double(), torch.sin(distance), rtol=0, atol=1e-6
+    )
     assert math.isclose(table[0, 1].item(), math.cos(5999.0), abs_tol=1e-6)

@@ -14,7 +14,9 @@ def layers():
 
 def test_lengths_are_those_of_real_outputs(layers):
     for frames in range(1, 201):
-        out, lengths = layers(torch.randn(1, frames, 80).double(), torch.tensor([frames]))
+        out, lengths = layers(
+            torch.randn(1, frames, 80).double(), torch.tensor([frames])
+        )
         if frames < 7:
             assert lengths.item() == 0
         else:

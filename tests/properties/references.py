@@ -12,7 +12,9 @@ def _heads(module, x):
     for head in range(module.heads):
         width = x.size(1) // module.heads
         part = slice(head * width, (head + 1) * width)
-        yield part, module.query(x)[:, part], module.key(x)[:, part], module.value(x)[:, part]
+        yield part, module.query(x)[:, part], module.key(x)[:, part], module.value(x)[
+            :, part
+        ]
 
 
 def _weigh(scores, value):
@@ -44,7 +46,11 @@ def rel_pos(module, x):
 
     parts = []
     for part, query, key, value in _heads(module, x):
-        u, v, width = module.content_bias[part], module.position_bias[part], query.size(1)
+        u, v, width = (
+            module.content_bias[part],
+            module.position_bias[part],
+            query.size(1),
+        )
         rows = []
         for i, q in enumerate(query):
             scores = [

@@ -150,7 +150,9 @@ def test_every_frame_counts(kind):
 def test_order_in_time_matters(kind):
     """No mechanism may be blind to positions, together with what the encoder adds for it."""
     module = make_module(kind)
-    positions = AbsolutePositions(DIM, 0.0) if MECHANISMS[kind].uses_input_positions else None
+    positions = (
+        AbsolutePositions(DIM, 0.0) if MECHANISMS[kind].uses_input_positions else None
+    )
     context = make_context(kind, torch.tensor([6]), 6)
     x = torch.randn(1, 6, DIM, dtype=torch.float64)
     order = torch.tensor([1, 0, 2, 3, 4, 5])

@@ -13,7 +13,9 @@ import pytest
 from icefall_attn.rnnt.lattice import why_no_k2
 
 pytest.importorskip("espeakng_loader", reason="the voices need espeakng-loader")
-pytestmark = pytest.mark.skipif(bool(why_no_k2()), reason=f"graph search: {why_no_k2()}")
+pytestmark = pytest.mark.skipif(
+    bool(why_no_k2()), reason=f"graph search: {why_no_k2()}"
+)
 
 ROOT = Path(__file__).parents[2]
 METHODS = ["greedy_search", "modified_beam_search", "fast_beam_search"]
@@ -37,7 +39,12 @@ def checkout(tmp_path_factory):
 def run(checkout, script, *options):
     programs = Path(sys.executable).parent
     return subprocess.run(
-        [str(checkout / "egs/digits/ASR" / script), "--python", sys.executable, *options],
+        [
+            str(checkout / "egs/digits/ASR" / script),
+            "--python",
+            sys.executable,
+            *options,
+        ],
         env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
@@ -57,7 +64,9 @@ def words_wrong(ref, hyp):
     for i, word in enumerate(ref, 1):
         previous, row[0] = row[0], i
         for j, other in enumerate(hyp, 1):
-            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (word != other))
+            previous, row[j] = row[j], min(
+                row[j] + 1, row[j - 1] + 1, previous + (word != other)
+            )
     return row[-1]
 
 
@@ -86,7 +95,9 @@ def test_reports_agree_with_each_other(first_run, checkout, method):
         pairs[side][name] = ast.literal_eval(words)
     assert len(pairs["ref"]) == 8
     total = sum(len(words) for words in pairs["ref"].values())
-    wrong = sum(words_wrong(pairs["ref"][name], pairs["hyp"][name]) for name in pairs["ref"])
+    wrong = sum(
+        words_wrong(pairs["ref"][name], pairs["hyp"][name]) for name in pairs["ref"]
+    )
     (summary,) = results.glob("wer-summary-test-*.txt")
     assert f"{100 * wrong / total:.2f}" in summary.read_text()
     (errs,) = results.glob("errs-test-*.txt")
@@ -101,7 +112,11 @@ def test_the_second_run_does_nothing_again(first_run, checkout):
     sizes = ["--train-size", "60", "--dev-size", "8", "--test-size", "8", "--avg", "1"]
     again = run(checkout, "run.sh", *sizes, "--", *SMALL.split())
     assert again.returncode == 0
-    stages = [line for line in again.stdout.splitlines() if line.startswith(("prepare", "train", "decode"))]
+    stages = [
+        line
+        for line in again.stdout.splitlines()
+        if line.startswith(("prepare", "train", "decode"))
+    ]
     assert len(stages) == 10 and all("done before, skipped" in line for line in stages)
 
 
@@ -109,7 +124,12 @@ def test_a_trained_model_transcribes_a_file(first_run, checkout):
     recipe = checkout / "egs/digits/ASR"
     audio = sorted((recipe / "data/corpus/test").glob("*.wav"))[0]
     done = subprocess.run(
-        [str(Path(sys.executable).parent / "icefall-attn-transcribe"), "--exp-dir", str(recipe / "exp"), str(audio)],
+        [
+            str(Path(sys.executable).parent / "icefall-attn-transcribe"),
+            "--exp-dir",
+            str(recipe / "exp"),
+            str(audio),
+        ],
         capture_output=True,
         text=True,
         timeout=300,

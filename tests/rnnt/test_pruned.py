@@ -16,7 +16,8 @@ from icefall_attn.rnnt.ranges import covering_range
 
 BACKENDS = [
     pytest.param(
-        "k2", marks=pytest.mark.skipif(bool(lattice.why_no_k2()), reason=lattice.why_no_k2())
+        "k2",
+        marks=pytest.mark.skipif(bool(lattice.why_no_k2()), reason=lattice.why_no_k2()),
     ),
     "torch",
 ]
@@ -30,7 +31,9 @@ def by_enumeration(log_probs, labels, rnnt_type="regular"):
     scores = []
     for emitted in product(range(frames), repeat=count):
         order = list(emitted)
-        if order != sorted(order) or (rnnt_type != "regular" and len(set(order)) < count):
+        if order != sorted(order) or (
+            rnnt_type != "regular" and len(set(order)) < count
+        ):
             continue
         score, u = log_probs.new_zeros(()), 0
         for t in range(frames):
@@ -53,7 +56,9 @@ def test_full_loss_is_the_sum_over_alignments(frames, count, rnnt_type):
     if rnnt_type != "regular" and count > frames:
         pytest.skip("no alignment exists")
     vocab = int(torch.randint(2, 7, ()))
-    logits = torch.randn(1, frames, count + 1, vocab, dtype=torch.float64, requires_grad=True)
+    logits = torch.randn(
+        1, frames, count + 1, vocab, dtype=torch.float64, requires_grad=True
+    )
     labels = torch.randint(1, vocab, (1, count))
     sizes = torch.tensor([count]), torch.tensor([frames])
     config = LossConfig(backend="torch", rnnt_type=rnnt_type)
@@ -67,9 +72,15 @@ def test_full_loss_is_the_sum_over_alignments(frames, count, rnnt_type):
 
 def test_gradients_by_differences():
     logits = torch.randn(2, 4, 3, 5, dtype=torch.float64, requires_grad=True)
-    labels, counts, lengths = torch.tensor([[1, 2], [3, 0]]), torch.tensor([2, 1]), torch.tensor([4, 3])
+    labels, counts, lengths = (
+        torch.tensor([[1, 2], [3, 0]]),
+        torch.tensor([2, 1]),
+        torch.tensor([4, 3]),
+    )
     config = LossConfig(backend="torch")
-    assert torch.autograd.gradcheck(lambda x: full_loss(x, labels, counts, lengths, config), logits)
+    assert torch.autograd.gradcheck(
+        lambda x: full_loss(x, labels, counts, lengths, config), logits
+    )
 
 
 class Inputs:
@@ -100,18 +111,33 @@ class Inputs:
     def full(self, **options):
         hidden = torch.tanh(self.encoder[:, :, None] + self.predictor[:, None])
         config = LossConfig(**options)
-        return full_loss(self.output(hidden), self.labels, self.counts, self.lengths, config)
+        return full_loss(
+            self.output(hidden), self.labels, self.counts, self.lengths, config
+        )
 
     @property
     def tensors(self):
-        return [self.am, self.lm, self.encoder, self.predictor, *self.output.parameters()]
+        return [
+            self.am,
+            self.lm,
+            self.encoder,
+            self.predictor,
+            *self.output.parameters(),
+        ]
 
     def row(self, index):
         """One utterance alone, without padding."""
         alone = Inputs.__new__(Inputs)
-        u, t, pick = int(self.counts[index]), int(self.lengths[index]), slice(index, index + 1)
+        u, t, pick = (
+            int(self.counts[index]),
+            int(self.lengths[index]),
+            slice(index, index + 1),
+        )
         alone.am, alone.encoder = self.am[pick, :t], self.encoder[pick, :t]
-        alone.lm, alone.predictor = self.lm[pick, : u + 1], self.predictor[pick, : u + 1]
+        alone.lm, alone.predictor = (
+            self.lm[pick, : u + 1],
+            self.predictor[pick, : u + 1],
+        )
         alone.labels, alone.output = self.labels[pick, :u], self.output
         alone.counts, alone.lengths = self.counts[pick], self.lengths[pick]
         return alone
@@ -122,7 +148,9 @@ def close(one, other, rtol=1e-4, atol=1e-5):
 
 
 def grads(loss, tensors):
-    found = torch.autograd.grad(loss.sum(), tensors, retain_graph=True, allow_unused=True)
+    found = torch.autograd.grad(
+        loss.sum(), tensors, retain_graph=True, allow_unused=True
+    )
     return [torch.zeros_like(t) if g is None else g for g, t in zip(found, tensors)]
 
 
@@ -149,7 +177,9 @@ def test_pruning_only_takes_paths_away(width):
 def test_nothing_depends_on_padding_or_order(backend, options):
     inputs = Inputs()
     together = inputs.losses(backend=backend, prune_range=5, **options)
-    if "am_scale" not in options:  # that one mixes in a mean over the batch, by definition
+    if (
+        "am_scale" not in options
+    ):  # that one mixes in a mean over the batch, by definition
         for index in range(4):
             alone = inputs.row(index).losses(backend=backend, prune_range=5, **options)
             close([loss[index] for loss in together], [loss[0] for loss in alone])
@@ -167,7 +197,9 @@ def test_am_scale_does_not_depend_on_padded_width():
     simple, _ = inputs.losses(am_scale=0.2)
     inputs.lm = torch.cat((inputs.lm, torch.randn(2, 4, 9)), dim=1)
     inputs.predictor = torch.cat((inputs.predictor, torch.randn(2, 4, 6)), dim=1)
-    inputs.labels = torch.cat((inputs.labels, torch.ones(2, 4, dtype=torch.int64)), dim=1)
+    inputs.labels = torch.cat(
+        (inputs.labels, torch.ones(2, 4, dtype=torch.int64)), dim=1
+    )
     close(inputs.losses(am_scale=0.2)[0], simple)
 
 
@@ -195,8 +227,12 @@ def test_equals_k2s_five_functions(backend, rnnt_type, penalty):
     ranges = k2.get_rnnt_prune_ranges(*arcs, boundary, 4)
     enc, pred = k2.do_rnnt_pruning(inputs.encoder, inputs.predictor, ranges)
     logits = inputs.output(torch.tanh(enc + pred))
-    k2_pruned = k2.rnnt_loss_pruned(logits=logits, symbols=inputs.labels, ranges=ranges, **common)
-    config = LossConfig(backend=backend, rnnt_type=rnnt_type, delay_penalty=penalty, prune_range=4)
+    k2_pruned = k2.rnnt_loss_pruned(
+        logits=logits, symbols=inputs.labels, ranges=ranges, **common
+    )
+    config = LossConfig(
+        backend=backend, rnnt_type=rnnt_type, delay_penalty=penalty, prune_range=4
+    )
     _, own = simple_loss(
         inputs.am, inputs.lm, inputs.labels, inputs.counts, inputs.lengths, config
     )
@@ -210,7 +246,13 @@ def test_equals_k2s_five_functions(backend, rnnt_type, penalty):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     "counts, lengths",
-    [((0, 0), (4, 2)), ((5, 0), (3, 4)), ((11, 2), (2, 30)), ((1,), (1,)), ((0,), (1,))],
+    [
+        ((0, 0), (4, 2)),
+        ((5, 0), (3, 4)),
+        ((11, 2), (2, 30)),
+        ((1,), (1,)),
+        ((0,), (1,)),
+    ],
 )
 def test_cases_that_break_others(backend, counts, lengths):
     """All-empty batches, more labels than frames, one frame: right values, no infinity."""
@@ -222,7 +264,9 @@ def test_cases_that_break_others(backend, counts, lengths):
     close(inputs.losses(backend=backend, prune_range=50)[1], full)
     for index, (count, frames) in enumerate(zip(counts, lengths)):
         if count == 0:  # only blanks
-            hidden = torch.tanh(inputs.encoder[index, :frames] + inputs.predictor[index, :1])
+            hidden = torch.tanh(
+                inputs.encoder[index, :frames] + inputs.predictor[index, :1]
+            )
             blanks = inputs.output(hidden).log_softmax(1)[:, 0].sum()
             close(pruned[index], -blanks)
     assert all(torch.isfinite(g).all() for g in grads(simple + pruned, inputs.tensors))
@@ -263,7 +307,9 @@ def test_leaving_cells_out_costs_no_more_than_it_says(negligible, bound):
     _, exact = inputs.losses(negligible=0.0)
     _, cut = inputs.losses(negligible=negligible)
     assert torch.equal(exact, cut)  # the value is never cut
-    for one, other in zip(grads(exact, inputs.tensors[2:]), grads(cut, inputs.tensors[2:])):
+    for one, other in zip(
+        grads(exact, inputs.tensors[2:]), grads(cut, inputs.tensors[2:])
+    ):
         assert (one - other).norm() <= bound * one.norm()
 
 
@@ -274,7 +320,12 @@ def test_joined_cells_are_the_joiner_itself(monkeypatch):
     inputs = Inputs()
     ranges = torch.randint(0, 8, (4, 12, 3))
     got = join_cells(
-        inputs.encoder, inputs.predictor, inputs.output.weight, inputs.output.bias, inputs.labels, ranges
+        inputs.encoder,
+        inputs.predictor,
+        inputs.output.weight,
+        inputs.output.bias,
+        inputs.labels,
+        ranges,
     )
     batch = torch.arange(4)[:, None, None]
     hidden = torch.tanh(inputs.encoder[:, :, None] + inputs.predictor[batch, ranges])
@@ -295,10 +346,15 @@ def test_delay_penalty_is_its_definition(backend):
     hidden = torch.tanh(inputs.encoder[:, :, None] + inputs.predictor[:, None])
     loss = inputs.full(backend=backend, delay_penalty=penalty)
     for index, (count, frames) in enumerate(((2, 4), (1, 3))):
-        log_probs = inputs.output(hidden)[index, :frames, : count + 1].log_softmax(2).clone()
+        log_probs = (
+            inputs.output(hidden)[index, :frames, : count + 1].log_softmax(2).clone()
+        )
         for t in range(frames):
             log_probs[t, :, 1:] = log_probs[t, :, 1:] + penalty * ((frames - 1) / 2 - t)
-        close(loss[index], by_enumeration(log_probs, inputs.labels[index, :count].tolist()))
+        close(
+            loss[index],
+            by_enumeration(log_probs, inputs.labels[index, :count].tolist()),
+        )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -328,7 +384,10 @@ def test_occupations_are_probabilities(backend):
     for index, (count, frames) in enumerate(zip(counts.tolist(), lengths.tolist())):
         close(blank[index].sum(0)[:frames], torch.ones(frames))
         close(label[index].sum(1)[:count], torch.ones(count))
-        assert blank[index, count + 1 :].abs().sum() == 0 and blank[index, :, frames:].abs().sum() == 0
+        assert (
+            blank[index, count + 1 :].abs().sum() == 0
+            and blank[index, :, frames:].abs().sum() == 0
+        )
 
 
 def test_long_lattices_keep_their_digits():
@@ -352,7 +411,9 @@ def test_float32_inside_autocast():
 
 
 def test_a_k2_that_cannot_be_used_is_named(monkeypatch):
-    monkeypatch.setattr(lattice, "why_no_k2", lambda device: f"k2 is broken on {device}")
+    monkeypatch.setattr(
+        lattice, "why_no_k2", lambda device: f"k2 is broken on {device}"
+    )
     assert lattice.choose_backend("auto") == "torch"
     with pytest.raises(UserError, match="k2 is broken on cuda; use loss.backend=torch"):
         lattice.choose_backend("k2", "cuda")

@@ -40,7 +40,9 @@ def test_masks_start_anywhere():
 
 def test_share_of_masked_frames_is_bounded():
     torch.manual_seed(0), random.seed(0)
-    augment = make(freq_masks=1, freq_width=2, time_masks=10, time_width=100, time_share=0.15)
+    augment = make(
+        freq_masks=1, freq_width=2, time_masks=10, time_width=100, time_share=0.15
+    )
     x = torch.randn(1, 300, 80)
     for _ in range(50):
         masked = (augment(x, torch.tensor([300])) != x).all(dim=2).sum()

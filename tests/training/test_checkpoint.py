@@ -51,7 +51,9 @@ import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 run_main(lambda: save_checkpoint(Path({str(path)!r}), {{"model": {{"w": torch.randn(100_000)}}}}))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1
     assert ckpt.load_checkpoint(path) == {"n": 1}
@@ -107,4 +109,9 @@ def test_prune_keeps_the_newest_and_the_best(tmp_path):
         ckpt.save_checkpoint(tmp_path / f"checkpoint-{step}.pt", {})
     ckpt.prune(tmp_path, keep_last=2, keep_epochs=1)
     names = sorted(p.name for p in tmp_path.glob("*.pt"))
-    assert names == ["checkpoint-100.pt", "checkpoint-90.pt", "epoch-1.pt", "epoch-10.pt"]
+    assert names == [
+        "checkpoint-100.pt",
+        "checkpoint-90.pt",
+        "epoch-1.pt",
+        "epoch-10.pt",
+    ]

@@ -33,14 +33,22 @@ def test_cosine_ends_at_zero():
 def test_flat_optimiser_is_adamw_with_clipping():
     def build():
         torch.manual_seed(0)
-        return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 3))
+        return nn.Sequential(
+            nn.Linear(4, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 3)
+        )
 
     config = OptimConfig(weight_decay=0.1, clip_norm=0.5)
     model, reference = build(), build()
     flat = FlatOptimizer(model, config)
     groups = [
-        {"params": [p for p in reference.parameters() if p.dim() > 1], "weight_decay": 0.1},
-        {"params": [p for p in reference.parameters() if p.dim() == 1], "weight_decay": 0.0},
+        {
+            "params": [p for p in reference.parameters() if p.dim() > 1],
+            "weight_decay": 0.1,
+        },
+        {
+            "params": [p for p in reference.parameters() if p.dim() == 1],
+            "weight_decay": 0.0,
+        },
     ]
     adamw = torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-9)
     clipped = []
@@ -79,7 +87,9 @@ def test_state_can_be_saved_and_loaded():
     other.load_state_dict(saved[0])
     resumed.load_state_dict(saved[1])
     run(other, resumed, 3)
-    assert torch.equal(other.weight, model.weight) and torch.equal(other.bias, model.bias)
+    assert torch.equal(other.weight, model.weight) and torch.equal(
+        other.bias, model.bias
+    )
 
 
 def test_unknown_schedule_is_named():

@@ -32,7 +32,9 @@ def make_config(corpus_dir, exp_dir, **train):
     values["model"]["predictor"].update(dim=8)
     values["loss"].update(warm_steps=2)
     values["optim"].update(warm_steps=4, lr=1e-2)
-    values["train"].update({"num_epochs": 3, "tensorboard": False, "log_every": 2, **train})
+    values["train"].update(
+        {"num_epochs": 3, "tensorboard": False, "log_every": 2, **train}
+    )
     return from_dict(RunConfig, values)
 
 
@@ -76,7 +78,11 @@ def test_killed_and_resumed_equals_undisturbed(
     corpus_dir, tokenizer, tmp_path, monkeypatch, accumulate, when, where
 ):
     """Bit for bit: weights, batches, random numbers, valid losses, best epoch."""
-    options = {"save_every": 1, "accumulate": accumulate, "tensorboard": where == "_pictures"}
+    options = {
+        "save_every": 1,
+        "accumulate": accumulate,
+        "tensorboard": where == "_pictures",
+    }
     seen = record_batches(monkeypatch)
     whole = make_trainer(corpus_dir, tmp_path / "whole", tokenizer, **options)
     whole.run()
@@ -103,7 +109,9 @@ def test_killed_and_resumed_equals_undisturbed(
     assert seen == expected
     for key, value in whole.model.state_dict().items():
         assert torch.equal(resumed.model.state_dict()[key], value), key
-    one, other = (ckpt.load_checkpoint(tmp_path / d / "last.pt") for d in ("whole", "killed"))
+    one, other = (
+        ckpt.load_checkpoint(tmp_path / d / "last.pt") for d in ("whole", "killed")
+    )
     assert one["random"] == other["random"]
     losses = ckpt.read_valid_losses(tmp_path / "whole")
     assert ckpt.read_valid_losses(tmp_path / "killed") == losses and len(losses) == 3
@@ -129,7 +137,9 @@ def test_max_steps_ends_with_a_validated_epoch(corpus_dir, tokenizer, tmp_path):
     names = {p.name for p in (tmp_path / "exp").glob("*.pt")}
     last = f"epoch-{trainer.progress.epoch - 1}.pt"
     assert {"epoch-1.pt", last, "last.pt", "best-valid-loss.pt"} <= names
-    line = json.loads((tmp_path / "exp" / ckpt.VALID_LOSSES).read_text().splitlines()[-1])
+    line = json.loads(
+        (tmp_path / "exp" / ckpt.VALID_LOSSES).read_text().splitlines()[-1]
+    )
     assert line["step"] == 6 and math.isfinite(line["valid_loss"]) and line["wer"] >= 0
 
 
@@ -153,10 +163,18 @@ def set_option(name, value):
         ("loss.prune_range", 3, "loss.prune_range was 5, now 3"),
     ],
 )
-def test_another_run_is_refused_by_name(corpus_dir, tokenizer, tmp_path, name, value, words):
+def test_another_run_is_refused_by_name(
+    corpus_dir, tokenizer, tmp_path, name, value, words
+):
     make_trainer(corpus_dir, tmp_path / "exp", tokenizer, max_steps=1).run()
     with pytest.raises(UserError, match=words):
-        make_trainer(corpus_dir, tmp_path / "exp", tokenizer, set_option(name, value), max_steps=1)
+        make_trainer(
+            corpus_dir,
+            tmp_path / "exp",
+            tokenizer,
+            set_option(name, value),
+            max_steps=1,
+        )
 
 
 def test_what_changes_nothing_may_be_changed(corpus_dir, tokenizer, tmp_path):
@@ -200,7 +218,9 @@ def gradient(trainer, batches):
     return kept["gradient"]
 
 
-def test_accumulated_gradient_is_that_of_one_large_batch(corpus_dir, tokenizer, tmp_path):
+def test_accumulated_gradient_is_that_of_one_large_batch(
+    corpus_dir, tokenizer, tmp_path
+):
     from icefall_attn.data.loader import eval_loader
     from icefall_attn.training.usable import select
 
@@ -212,7 +232,9 @@ def test_accumulated_gradient_is_that_of_one_large_batch(corpus_dir, tokenizer, 
     whole = gradient(trainer, [batch])
     torch.testing.assert_close(gradient(trainer, parts), whole, rtol=1e-4, atol=1e-5)
     # doubling a batch changes nothing: the loss is a mean over frames
-    torch.testing.assert_close(gradient(trainer, [batch, batch]), whole, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        gradient(trainer, [batch, batch]), whole, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_non_finite_gradient_leaves_the_weights(corpus_dir, tokenizer, tmp_path):
@@ -239,7 +261,9 @@ def test_non_finite_gradient_leaves_the_weights(corpus_dir, tokenizer, tmp_path)
 
 
 @pytest.mark.parametrize("garbage", [float("nan"), float("inf")])
-def test_one_broken_utterance_costs_only_itself(corpus_dir, tokenizer, tmp_path, garbage):
+def test_one_broken_utterance_costs_only_itself(
+    corpus_dir, tokenizer, tmp_path, garbage
+):
     """With the real model and batch norm: its running statistics stay finite too."""
     from icefall_attn.data.loader import eval_loader
 
@@ -249,11 +273,15 @@ def test_one_broken_utterance_costs_only_itself(corpus_dir, tokenizer, tmp_path,
     batch.features[1, 5, 3] = garbage
     trainer._step([batch])
     assert trainer.progress.dropped == 1 and trainer.progress.skipped_steps == 0
-    assert all(torch.isfinite(value).all() for value in trainer.model.state_dict().values())
+    assert all(
+        torch.isfinite(value).all() for value in trainer.model.state_dict().values()
+    )
     features = batch.features.clone()
     trainer.model.train()
     trainer.model.encode(features, batch.feature_lengths)  # past the filter
-    assert all(torch.isfinite(value).all() for value in trainer.model.state_dict().values())
+    assert all(
+        torch.isfinite(value).all() for value in trainer.model.state_dict().values()
+    )
 
 
 def test_a_broken_model_is_never_the_best(corpus_dir, tokenizer, tmp_path):
@@ -273,19 +301,25 @@ def test_validation_is_deterministic(corpus_dir, tokenizer, tmp_path):
     results = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        results.append(validate(trainer.model, tokenizer, trainer.config, trainer.device))
+        results.append(
+            validate(trainer.model, tokenizer, trainer.config, trainer.device)
+        )
     assert results[0] == results[1]
 
 
 def test_tensorboard_and_pictures(corpus_dir, tokenizer, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    make_trainer(corpus_dir, tmp_path / "exp", tokenizer, max_steps=2, tensorboard=True).run()
+    make_trainer(
+        corpus_dir, tmp_path / "exp", tokenizer, max_steps=2, tensorboard=True
+    ).run()
     events = EventAccumulator(str(tmp_path / "exp" / "tensorboard"))
     events.Reload()
     scalars = set(events.Tags()["scalars"])
     wanted = "total simple pruned ctc learning_rate grad_norm data_wait_share encoder_frames_per_second"
-    wanted = {f"train/{name}" for name in wanted.split() + ["padding_share", "memory_gib"]}
+    wanted = {
+        f"train/{name}" for name in wanted.split() + ["padding_share", "memory_gib"]
+    }
     assert wanted | {"valid/loss", "valid/wer", "grad_norm_clipped/encoder"} <= scalars
     assert set(events.Tags()["images"]) == {"attention", "lattice"}
 
@@ -307,4 +341,6 @@ def test_pictures_do_not_change_the_model(corpus_dir, tokenizer, tmp_path):
     alive = occupation(model, batch, trainer.config.loss)
     # a path leaves every frame by exactly one blank
     frames = int(model.encode(batch.features, batch.feature_lengths)[1][0])
-    torch.testing.assert_close(alive.sum(dim=0)[:frames], torch.ones(frames), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(
+        alive.sum(dim=0)[:frames], torch.ones(frames), rtol=1e-3, atol=1e-3
+    )

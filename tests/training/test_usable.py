@@ -83,7 +83,9 @@ def test_an_infinite_utterance_leaves_the_batch():
     batch.features[1, 0, 0] = 1e3
     dropped = []
     model = InfiniteModel()
-    objective = Objective(model, LossConfig(warm_steps=0), lambda i, why: dropped.append((i, why)))
+    objective = Objective(
+        model, LossConfig(warm_steps=0), lambda i, why: dropped.append((i, why))
+    )
     terms = objective(batch, step=5, progress=0.0)
     assert dropped == [("utt1", "its loss is not finite")]
     assert model.batches == [3, 2]

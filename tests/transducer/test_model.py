@@ -50,12 +50,17 @@ def test_start_of_sentence_is_learned(config):
 def test_joiner_is_the_broadcast_formula():
     joiner = Joiner(3, 4, 5, 7).double()
     enc, pred = torch.randn(2, 6, 3).double(), torch.randn(2, 4, 4).double()
-    projected = joiner.project_encoder(enc)[:, :, None], joiner.project_predictor(pred)[:, None]
+    projected = (
+        joiner.project_encoder(enc)[:, :, None],
+        joiner.project_predictor(pred)[:, None],
+    )
     logits = joiner(*projected)
     w, v = joiner.encoder_projection, joiner.predictor_projection
     for t in range(6):
         for u in range(4):
-            hidden = torch.tanh(enc[:, t] @ w.weight.t() + w.bias + pred[:, u] @ v.weight.t())
+            hidden = torch.tanh(
+                enc[:, t] @ w.weight.t() + w.bias + pred[:, u] @ v.weight.t()
+            )
             torch.testing.assert_close(logits[:, t, u], joiner.output(hidden))
 
 
@@ -80,13 +85,17 @@ def losses_of(model, lengths, label_lengths, garbage=0.0):
     return features, labels
 
 
-@pytest.mark.parametrize("options", [{}, {"ctc": True}, {"ctc": True, "inter_ctc_layer": 1}])
+@pytest.mark.parametrize(
+    "options", [{}, {"ctc": True}, {"ctc": True, "inter_ctc_layer": 1}]
+)
 def test_losses_do_not_depend_on_the_batch(options):
     model = Transducer(small(**options)).eval()
     lengths, counts = [90, 50, 64], [5, 3, 9]
     config = LossConfig(prune_range=5)
     features, labels = losses_of(model, lengths, counts, garbage=1e3)
-    batch, out = model(features, torch.tensor(lengths), labels, torch.tensor(counts), config)
+    batch, out = model(
+        features, torch.tensor(lengths), labels, torch.tensor(counts), config
+    )
     for row, (length, count) in enumerate(zip(lengths, counts)):
         alone, _ = model(
             features[row : row + 1, :length],
@@ -115,7 +124,9 @@ def test_ctc_loss_equals_brute_force():
         if [label for label, _ in groupby(path) if label != 0] == target:
             score = sum(log_probs[t, label] for t, label in enumerate(path))
             total = torch.logaddexp(total, score)
-    loss = ctc_loss(logits, torch.tensor([4]), torch.tensor([target]), torch.tensor([2]))
+    loss = ctc_loss(
+        logits, torch.tensor([4]), torch.tensor([target]), torch.tensor([2])
+    )
     torch.testing.assert_close(loss, -total[None])
 
 
