@@ -106,7 +106,7 @@ def _torch() -> str:
 def _k2() -> str:
     version = _version("k2")
     if version == "not installed":
-        return f"{version} (no training and no fast_beam_search)"
+        return f"{version} (the loss runs on the torch backend)"
     k2 = importlib.import_module("k2")
     with_cuda = getattr(k2, "with_cuda", None)
     return version + {

@@ -233,7 +233,7 @@ step "icefall_attn" pip install --no-deps --no-build-isolation -e "$root"
 without_k2=()
 if [ "$torch" = user ] && { [ "$k2" = none ] || ! has_k2; }; then
   without_k2=(--without-k2)
-  echo "no k2: training and fast_beam_search are not available (--k2 adds it)"
+  echo "no k2: the loss runs on the torch backend, and fast_beam_search is not available (--k2 adds it)"
 fi
 . "$root/tools/env.sh"
 step "check" python -m icefall_attn.bin.check_env ${without_k2[@]+"${without_k2[@]}"}

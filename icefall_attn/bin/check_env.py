@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument(
         "--without-k2",
         action="store_true",
-        help="k2 need not be there: without it nothing is trained and there is no fast_beam_search",
+        help="k2 need not be there: the loss runs on the torch backend then",
     )
     arguments = parser.parse_args()
     print(environment_report(), flush=True)

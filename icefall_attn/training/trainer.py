@@ -87,6 +87,34 @@ class Trainer:
         remove_leftovers(self.exp_dir)
         logging.info("%s", _sizes(self.model))
 
+    def resume(self) -> None:
+        """Takes up an earlier run of the experiment directory where it stopped, if there is one.
+
+        Raises:
+          UserError: if that run was another one: other options, tokens or data.
+        """
+        path = self.exp_dir / ckpt.LAST
+        if not path.is_file():
+            return
+        saved = ckpt.load_checkpoint(path)
+        check_same_run(path, saved, self.config, self.fingerprint)
+        self.model.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.progress = Progress(**saved["progress"])
+        self.usable.total_dropped = self.progress.dropped
+        set_random_state(saved["random"])
+        logging.info(
+            "resuming from %s: epoch %d, %d of its batches done, step %d",
+            path,
+            self.progress.epoch,
+            self.progress.batches,
+            self.progress.step,
+        )
+        if self._finished():
+            logging.info(
+                "nothing is left to train; train.num_epochs or a new exp_dir adds more"
+            )
+
     def run(self) -> None:
         """Trains until the last epoch or step."""
         self.monitor = Monitor(self.exp_dir, self.options, self.progress.step)
@@ -235,34 +263,6 @@ class Trainer:
                 "fingerprint": self.fingerprint,
             },
         )
-
-    def resume(self) -> None:
-        """Takes up an earlier run of the experiment directory where it stopped, if there is one.
-
-        Raises:
-          UserError: if that run was another one: other options, tokens or data.
-        """
-        path = self.exp_dir / ckpt.LAST
-        if not path.is_file():
-            return
-        saved = ckpt.load_checkpoint(path)
-        check_same_run(path, saved, self.config, self.fingerprint)
-        self.model.load_state_dict(saved["model"])
-        self.optimizer.load_state_dict(saved["optimizer"])
-        self.progress = Progress(**saved["progress"])
-        self.usable.total_dropped = self.progress.dropped
-        set_random_state(saved["random"])
-        logging.info(
-            "resuming from %s: epoch %d, %d of its batches done, step %d",
-            path,
-            self.progress.epoch,
-            self.progress.batches,
-            self.progress.step,
-        )
-        if self._finished():
-            logging.info(
-                "nothing is left to train; train.num_epochs or a new exp_dir adds more"
-            )
 
 
 def _groups(batches: Iterable[Batch], size: int) -> Iterator[List[Batch]]:
