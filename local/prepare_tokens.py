@@ -13,6 +13,7 @@ import logging
 import re
 from pathlib import Path
 
+from icefall_attn.data.lexicon import read_lexicon
 from icefall_attn.data.manifests import read_manifest
 from icefall_attn.data.tokenizer import train_bpe, train_char
 from icefall_attn.errors import UserError, run_main
@@ -33,15 +34,21 @@ def main() -> None:
     )
     parser.add_argument(
         "--kind",
-        choices=["char", "bpe"],
+        choices=["char", "bpe", "lexicon"],
         required=True,
-        help="characters, or sentencepiece's pieces of words",
+        help="characters, sentencepiece's pieces of words, or the phones of a dictionary",
     )
     parser.add_argument(
         "--vocab-size",
         type=int,
         metavar="N",
         help="bpe: how many, <blk>, <sos/eos> and <unk> included",
+    )
+    parser.add_argument(
+        "--lexicon",
+        type=Path,
+        metavar="FILE",
+        help="lexicon: a pronouncing dictionary in CMU's format",
     )
     parser.add_argument(
         "--drop-spaces",
@@ -65,6 +72,10 @@ def main() -> None:
         if args.vocab_size is None or args.vocab_size < 4:
             raise UserError(f"--vocab-size is {args.vocab_size}; give at least 4")
         tokenizer = train_bpe(texts, args.vocab_size)
+    elif args.kind == "lexicon":
+        if args.lexicon is None:
+            raise UserError("--kind lexicon needs --lexicon FILE")
+        tokenizer = read_lexicon(args.lexicon, texts)
     else:
         # A bpe.model of an earlier run would be taken for this inventory's.
         (args.lang_dir / "bpe.model").unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import List, Optional
 
 from icefall_attn.config import RunConfig, parse, save_yaml
+from icefall_attn.data.lexicon import load_lexicon
 from icefall_attn.data.tokenizer import load_tokenizer
 from icefall_attn.environment import environment_report
 from icefall_attn.errors import UserError, run_main
@@ -31,6 +32,10 @@ def main(args: Optional[List[str]] = None) -> None:
             f"{tokenizer.vocab_size} tokens; leave it at 0"
         )
     config.model.vocab_size = tokenizer.vocab_size
+    if config.data.lexicon_dir:
+        config.model.inter_ctc_vocab_size = load_lexicon(
+            config.data.lexicon_dir
+        ).vocab_size
     start_log(exp_dir)
     try:
         trainer = Trainer(config, tokenizer)

@@ -33,6 +33,8 @@ class DataConfig:
       train_cuts: files of cuts to train on.
       valid_cuts: files of cuts to choose the model by.
       lang_dir: directory of the tokens.
+      lexicon_dir: directory of phones for the CTC head at ``model.inter_ctc_layer``; without one
+        it is trained on the tokens.
       max_duration: seconds of audio in a batch, padding included.
       num_buckets: groups of similar duration that a batch is drawn from.
       num_workers: processes that load data; 0 loads in the training process.
@@ -46,6 +48,7 @@ class DataConfig:
     train_cuts: List[str] = field(default_factory=list)
     valid_cuts: List[str] = field(default_factory=list)
     lang_dir: str = "data/lang"
+    lexicon_dir: str = ""
     max_duration: float = 200.0
     num_buckets: int = 30
     num_workers: int = 2

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from icefall_attn.data.batch import Batch
+from icefall_attn.data.tokenizer import Tokenizer
 from icefall_attn.rnnt.config import LossConfig
 from icefall_attn.training.usable import select
 
@@ -36,16 +37,22 @@ class Objective:
     Args:
       model: the transducer.
       config: weights.
+      lexicon: gives the labels of the inner CTC head, if they are not the tokens.
       drop: called as ``drop(id, reason)`` for an utterance whose loss is not finite; the rest of
         the batch is computed again without it.
     """
 
     def __init__(
-        self, model: nn.Module, config: LossConfig, drop: Callable[[str, str], None]
+        self,
+        model: nn.Module,
+        config: LossConfig,
+        drop: Callable[[str, str], None],
+        lexicon: Optional[Tokenizer] = None,
     ):
         self.model = model
         self.config = config
         self.drop = drop
+        self.lexicon = lexicon
 
     def __call__(self, batch: Batch, step: int, progress: float) -> Optional[Terms]:
         """The terms of a batch (on the model's device), or None if no utterance is left.
@@ -57,9 +64,17 @@ class Objective:
         """
         if not batch.ids:
             return None
-        labels, label_lengths = pad_labels(batch.tokens, batch.features.device)
+        device = batch.features.device
+        inner = None
+        if self.lexicon is not None:
+            phones = [self.lexicon.encode(text) for text in batch.texts]
+            inner = pad_labels(phones, device)
         losses, lengths = self.model(
-            batch.features, batch.feature_lengths, labels, label_lengths, self.config
+            batch.features,
+            batch.feature_lengths,
+            *pad_labels(batch.tokens, device),
+            self.config,
+            inner,
         )
         simple, pruned, ctc = losses
         each = simple + pruned if ctc is None else simple + pruned + ctc

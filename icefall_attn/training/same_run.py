@@ -26,9 +26,13 @@ FREE = {
 }
 
 
-def fingerprint(config: RunConfig, tokenizer: Tokenizer) -> Dict[str, int]:
+def fingerprint(
+    config: RunConfig, tokenizer: Tokenizer, lexicon: Optional[Tokenizer] = None
+) -> Dict[str, int]:
     """Checksums of what the options only name: the tokens and the files of training cuts."""
     marks = {"tokens": zlib.crc32("\n".join(tokenizer.tokens).encode())}
+    if lexicon is not None:
+        marks["phones"] = zlib.crc32("\n".join(lexicon.tokens).encode())
     for path in config.data.train_cuts:
         if Path(path).is_file():
             marks[path] = zlib.crc32(Path(path).read_bytes())

@@ -12,6 +12,7 @@ from torch import nn
 
 from icefall_attn.config import RunConfig, to_dict
 from icefall_attn.data.batch import Batch
+from icefall_attn.data.lexicon import load_lexicon
 from icefall_attn.data.loader import eval_loader, train_loader
 from icefall_attn.data.tokenizer import Tokenizer
 from icefall_attn.device import choose_device
@@ -79,11 +80,15 @@ class Trainer:
             self.model.spec_augment = SpecAugment(config.spec_augment)
         self.optimizer = FlatOptimizer(self.model, config.optim)
         self.usable = UtteranceFilter()
-        self.objective = Objective(self.model, config.loss, self.usable.drop)
+        lexicon_dir = config.data.lexicon_dir
+        self.lexicon = load_lexicon(lexicon_dir) if lexicon_dir else None
+        self.objective = Objective(
+            self.model, config.loss, self.usable.drop, self.lexicon
+        )
         self.progress = Progress()
         self.metrics = Metrics()
         self.skipped_in_a_row = 0
-        self.fingerprint = fingerprint(config, tokenizer)
+        self.fingerprint = fingerprint(config, tokenizer, self.lexicon)
         remove_leftovers(self.exp_dir)
         logging.info("%s", _sizes(self.model))
 
@@ -218,7 +223,9 @@ class Trainer:
 
     def _end_epoch(self, start: float) -> None:
         progress, epoch = self.progress, self.progress.epoch
-        result = validate(self.model, self.tokenizer, self.config, self.device)
+        result = validate(
+            self.model, self.tokenizer, self.config, self.device, self.lexicon
+        )
         pictures = self._pictures() if self.options.tensorboard else {}
         progress.seconds = time.monotonic() - start
         progress.epoch += 1

@@ -27,13 +27,17 @@ class Validation(NamedTuple):
 
 @torch.no_grad()
 def validate(
-    model: nn.Module, tokenizer: Tokenizer, config, device: torch.device
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    config,
+    device: torch.device,
+    lexicon: Optional[Tokenizer] = None,
 ) -> Validation:
     """Goes through the valid set once, without dropout, SpecAugment or random numbers."""
     usable = UtteranceFilter()
     infinite: List[str] = []
     objective = Objective(
-        model, config.loss, lambda name, reason: infinite.append(name)
+        model, config.loss, lambda name, reason: infinite.append(name), lexicon
     )
     model.eval()
     sums = {"simple": 0.0, "pruned": 0.0, "ctc": 0.0}

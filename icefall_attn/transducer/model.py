@@ -26,6 +26,8 @@ class TransducerConfig:
       feature_norm: ``utterance`` takes each utterance's mean from its features, or ``none``.
       ctc: add a CTC head on the encoder (an auxiliary loss; it makes small corpora start).
       inter_ctc_layer: a second CTC head after this block; 0 for none.
+      inter_ctc_vocab_size: its labels with blank, if they are not the tokens (phones of
+        ``data.lexicon_dir``, from which it is taken); 0 for the tokens.
       vocab_size: tokens with blank; 0 takes it from the tokenizer.
     """
 
@@ -35,6 +37,7 @@ class TransducerConfig:
     feature_norm: str = "utterance"
     ctc: bool = False
     inter_ctc_layer: int = 0
+    inter_ctc_vocab_size: int = 0
     vocab_size: int = 0
 
     def __post_init__(self):
@@ -78,10 +81,11 @@ class Transducer(nn.Module):
         self.joiner = Joiner(dim, predictor_dim, config.joiner_dim, config.vocab_size)
         self.simple_encoder = nn.Linear(dim, config.vocab_size)
         self.simple_predictor = nn.Linear(predictor_dim, config.vocab_size)
-        self.ctc_heads = nn.ModuleList(
-            nn.Linear(dim, config.vocab_size)
-            for _ in range(int(config.ctc) + int(config.inter_ctc_layer > 0))
-        )
+        self.ctc_head = nn.Linear(dim, config.vocab_size) if config.ctc else None
+        self.inter_ctc_head = None
+        if config.inter_ctc_layer > 0:
+            labels = config.inter_ctc_vocab_size or config.vocab_size
+            self.inter_ctc_head = nn.Linear(dim, labels)
         self.spec_augment: Optional[nn.Module] = None  # set by the trainer
 
     def encode(self, features: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
@@ -95,6 +99,7 @@ class Transducer(nn.Module):
         labels: Tensor,
         label_lengths: Tensor,
         loss: LossConfig,
+        inter_labels: Optional[Tuple[Tensor, Tensor]] = None,
     ) -> Tuple[Losses, Tensor]:
         """The training losses of a batch.
 
@@ -104,6 +109,8 @@ class Transducer(nn.Module):
           labels: ``(B, U)`` token ids, padding of any value.
           label_lengths: ``(B,)``, each at least 1 and at most the utterance's encoder frames.
           loss: how the losses are computed.
+          inter_labels: labels ``(B, U')`` and lengths ``(B,)`` of the inner CTC head, if they are not
+            the labels above.
 
         Returns:
           The losses and the encoder's lengths ``(B,)``.
@@ -125,13 +132,14 @@ class Transducer(nn.Module):
             lengths=lengths,
             config=loss,
         )
-        # the last head belongs to the last block, the one before it to the tapped block
-        heads = list(self.ctc_heads)
-        used = outputs if self.config.ctc else outputs[:-1]
-        terms = [
-            ctc_loss(head(out), lengths, labels, label_lengths)
-            for head, out in zip(heads, used)
-        ]
+        terms = []
+        if self.ctc_head is not None:
+            logits = self.ctc_head(outputs[-1])
+            terms.append(ctc_loss(logits, lengths, labels, label_lengths))
+        if self.inter_ctc_head is not None:
+            logits = self.inter_ctc_head(outputs[0])
+            inner = (labels, label_lengths) if inter_labels is None else inter_labels
+            terms.append(ctc_loss(logits, lengths, *inner))
         ctc = torch.stack(terms).mean(dim=0) if terms else None
         return Losses(simple, pruned, ctc), lengths
 

@@ -206,6 +206,43 @@ def test_other_tokens_or_data_are_refused(corpus_dir, tokenizer, tmp_path):
         make_trainer(data, tmp_path / "exp", tokenizer, max_steps=1)
 
 
+def test_phones_train_the_inner_head(corpus_dir, tokenizer, tmp_path):
+    from icefall_attn.data.lexicon import LexiconTokenizer
+    from icefall_attn.data.loader import eval_loader
+
+    phones = LexiconTokenizer({"ONE": ["W", "AH", "N"], "TWO": ["T", "UW"]})
+    phones.save(tmp_path / "phones")
+
+    def change(config):
+        config.data.lexicon_dir = str(tmp_path / "phones")
+        config.model.encoder.num_layers = 2
+        config.model.inter_ctc_layer = 1
+        config.model.inter_ctc_vocab_size = phones.vocab_size
+
+    trainer = make_trainer(corpus_dir, tmp_path / "exp", tokenizer, change, max_steps=3)
+    head = trainer.model.inter_ctc_head
+    assert head.out_features == phones.vocab_size != tokenizer.vocab_size
+    batch = next(
+        iter(
+            eval_loader(trainer.config.data.train_cuts, trainer.config.data, tokenizer)
+        )
+    )
+    trainer._step([batch])
+    said = {i for text in batch.texts for i in phones.encode(text)}
+    raised = (head.bias.grad < 0).nonzero().flatten().tolist()
+    assert (
+        set(raised) <= said | {0} and set(raised) & said
+    )  # labels that were not said only fall
+    trainer.run()
+    again = make_trainer(corpus_dir, tmp_path / "exp", tokenizer, change, max_steps=3)
+    assert again.progress.step == 3
+    LexiconTokenizer({"ONE": ["W", "AH", "M"], "TWO": ["T", "UW"]}).save(
+        tmp_path / "phones"
+    )
+    with pytest.raises(UserError, match="other phones"):
+        make_trainer(corpus_dir, tmp_path / "exp", tokenizer, change, max_steps=3)
+
+
 def gradient(trainer, batches):
     """The gradient of one step, without dropout, augmentation or batch statistics."""
     trainer.model.eval()

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Prepares CMU AN4: download, manifests, features, tokens, checks. Results: data/fbank, data/lang, data/statistics.txt
+# Prepares CMU AN4: download, manifests, features, tokens, phones, checks. Results: data/fbank, data/lang,
+# data/lang_phone, data/statistics.txt
 . "$(dirname "${BASH_SOURCE[0]}")/../../../tools/recipe.sh"
 
-common_options 6
+common_options 7
 option nj count "$(usable_cores)" "parallel jobs"
 option dl-dir path download "where AN4 is (the directory itself or its parent), or is downloaded to"
 option token-kind one:char\|bpe char "kind of tokens"
 option vocab-size count 100 "number of tokens, for bpe"
-option speeds numbers "0.9 1.1" "speeds at which the training speech is used once more"
+option speeds numbers "0.85 0.9 0.95 1.05 1.1 1.15" "speeds at which the training speech is used once more"
 parse_options "$@"
 
 work_dir=data
@@ -35,6 +36,10 @@ run_stage 4 tokens python "$shared/prepare_tokens.py" \
   --supervisions data/manifests/an4_supervisions_train.jsonl.gz \
   --kind "$token_kind" "${vocab[@]}" --lang-dir data/lang
 
-run_stage 5 validate python "$shared/validate_data.py" --cuts "${cuts[@]}" --lang-dir data/lang
+run_stage 5 phones python "$shared/prepare_tokens.py" \
+  --supervisions data/manifests/an4_supervisions_train.jsonl.gz \
+  --kind lexicon --lexicon data/manifests/an4.dic --lang-dir data/lang_phone
 
-run_stage 6 statistics describe --cuts "${cuts[@]}" --lang-dir data/lang
+run_stage 6 validate python "$shared/validate_data.py" --cuts "${cuts[@]}" --lang-dir data/lang
+
+run_stage 7 statistics describe --cuts "${cuts[@]}" --lang-dir data/lang

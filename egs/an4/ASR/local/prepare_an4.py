@@ -20,6 +20,7 @@ from icefall_attn.data.audio import use_libsndfile
 from icefall_attn.data.features import SAMPLE_RATE
 from icefall_attn.data.manifests import write_part
 from icefall_attn.errors import UserError, run_main
+from icefall_attn.files import atomic_write
 
 # Picked from the 74 training speakers before any model was trained: three women and five men, about
 # as many of each as in the training and test sets.
@@ -70,6 +71,11 @@ def prepare_an4(corpus_dir: Path, output_dir: Path) -> None:
         "dev": [u for u in everything if u[1].speaker in DEV_SPEAKERS],
         "test": read_part(corpus_dir, "test"),
     }
+    dictionary = corpus_dir / "etc" / "an4.dic"
+    if not dictionary.is_file():
+        raise UserError(f"{dictionary}, the pronouncing dictionary, is missing")
+    with atomic_write(output_dir / "an4.dic") as file:
+        file.write(dictionary.read_text(encoding="utf-8"))
     for part, utterances in parts.items():
         recordings, supervisions = zip(*utterances)
         write_part(output_dir, "an4", part, recordings, supervisions)
