@@ -10,6 +10,7 @@ time, and the last arc is a blank. For ``modified`` and ``constrained`` it is ``
 also moves on to the next frame. py is ``(B, U + 1, T')``.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Tuple
 
@@ -132,16 +133,25 @@ def _torch_occupation(px, py, label_lengths, lengths):
     dtype = px.dtype
     time_free = px.size(2) == py.size(2) + 1  # labels take no time
     columns = lengths + 1 if time_free else lengths
-    px, px_turned = _both_ways(px, label_lengths, columns)
-    py, py_turned = _both_ways(py, label_lengths + 1, lengths)
+    px = _fence(px, label_lengths, columns)
+    py = _fence(py, label_lengths + 1, lengths)
+    turned_px = _turn(px, label_lengths, columns)
+    turned_py = _turn(py, label_lengths + 1, lengths)
     # backward scores are the forward scores of the lattice turned round
-    scores = _forward_scores(
-        torch.cat((px, px_turned)), torch.cat((py, py_turned)), time_free
-    )
-    alpha, beta = scores.chunk(2)
+    if px.device.type == "cpu":  # both directions at once, on two cores
+        alpha, beta = _blanks(py), _blanks(turned_py)
+        later = _second_thread().submit(_add_labels, beta, turned_px, time_free)
+        _add_labels(alpha, px, time_free)
+        later.result()
+    else:  # both directions in the same kernels
+        both = _blanks(torch.cat((py, turned_py)))
+        _add_labels(both, torch.cat((px, turned_px)), time_free)
+        alpha, beta = both.chunk(2, dim=1)
+    alpha = alpha.transpose(0, 1)
+    beta = _turn(beta.transpose(0, 1), label_lengths + 1, lengths + 1)
     row = torch.arange(px.size(0), device=px.device)
     total = alpha[row, label_lengths, lengths]
-    beta = _turn(beta, label_lengths + 1, lengths + 1).sub_(total[:, None, None])
+    beta.sub_(total[:, None, None])
     if time_free:
         px_grad = px.add_(alpha[:, :-1]).add_(beta[:, 1:]).exp_()
     else:
@@ -151,34 +161,41 @@ def _torch_occupation(px, py, label_lengths, lengths):
     return total.to(dtype), px_grad.to(dtype), py_grad.to(dtype)
 
 
-def _forward_scores(px: Tensor, py: Tensor, time_free: bool) -> Tensor:
-    """``alpha[b, s, t]``: log-probability of all ways to stand after s labels before frame t.
+@lru_cache(maxsize=None)
+def _second_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="lattice")
 
-    Along a row of t, ``alpha[t] = logadd(enter[t], alpha[t - 1] + py[t - 1])``, whose solution is a
-    cumulative sum: with ``c[t]`` the sum of py before t,
-    ``alpha[t] = c[t] + log sum_{k <= t} exp(enter[k] - c[k])``. So there are U + 1 steps, not
-    T' + U, each a few operations on ``(B, T' + 1)``.
-    """
+
+def _blanks(py: Tensor) -> Tensor:
+    """``c[s, b, t]``, ``(U + 1, B, T' + 1)``: the sum of py before t, in row s."""
     batch, rows, frames = py.shape
-    alpha = py.new_zeros(rows, batch, frames + 1)
-    torch.cumsum(py.transpose(0, 1), 2, out=alpha[:, :, 1:])  # c, which becomes alpha
-    px = px.transpose(0, 1)
-    for s in range(1, rows):
-        c = alpha[s]
+    c = py.new_zeros(rows, batch, frames + 1)
+    torch.cumsum(py.transpose(0, 1), 2, out=c[:, :, 1:])
+    return c
+
+
+def _add_labels(alpha: Tensor, px: Tensor, time_free: bool) -> None:
+    """Makes forward scores of `_blanks`, in place.
+
+    ``alpha[s, b, t]`` is the log-probability of all ways to stand after s labels before frame t.
+    Along a row of t, ``alpha[t] = logadd(enter[t], alpha[t - 1] + py[t - 1])``, whose solution is a
+    cumulative sum: ``alpha[t] = c[t] + log sum_{k <= t} exp(enter[k] - c[k])``. So there are U
+    steps, not T' + U, each a few operations on ``(B, T' + 1)``.
+    """
+    never = 10 * alpha.size(2) * FLOOR
+    for s in range(1, alpha.size(0)):
+        before, c, label = alpha[s - 1], alpha[s], px[:, s - 1]
         if time_free:
-            enter = alpha[s - 1] + px[s - 1]
+            enter = before + label
         else:
-            enter = alpha[s - 1, :, :-1] + px[s - 1]
-            enter = torch.nn.functional.pad(enter, (1, 0), value=10 * frames * FLOOR)
+            enter = torch.nn.functional.pad(before[:, :-1] + label, (1, 0), value=never)
         c.add_(torch.logcumsumexp(enter.sub_(c), dim=1))
-    return alpha.transpose(0, 1)
 
 
-def _both_ways(x: Tensor, rows: Tensor, columns: Tensor):
-    """``(B, M, N)`` in float64 with `FLOOR` for -inf and outside of the utterances; and turned."""
+def _fence(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """``(B, M, N)`` in float64 with `FLOOR` for -inf and outside of the utterances."""
     x = x.to(torch.float64, copy=True).clamp_(min=FLOOR)
-    turned = _turn(x, rows, columns)
-    return x.masked_fill_(~_inside(x, rows, columns), FLOOR), turned
+    return x.masked_fill_(~_inside(x, rows, columns), FLOOR)
 
 
 def _inside(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
