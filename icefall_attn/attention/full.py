@@ -19,7 +19,9 @@ class FullAttention(nn.Module):
 
     uses_input_positions = True
 
-    def __init__(self, dim: int, heads: int, dropout: float, config: None = None):
+    def __init__(
+        self, dim: int, heads: int, dropout: float, config: None = None, layer: int = 0
+    ):
         super().__init__()
         self.heads = heads
         self.scale = 1.0 / math.sqrt(dim // heads)

@@ -5,10 +5,11 @@ A mechanism is one file with one class:
 * decorated with ``@register("name")``;
 * a nested dataclass ``Config`` with the options that are its own, if any;
 * ``uses_input_positions``: whether the encoder adds absolute positions to its input for it;
-* ``__init__(dim, heads, dropout, config)`` and ``forward(x, context) -> (B, T', D)``;
+* ``__init__(dim, heads, dropout, config, layer)``, ``layer`` counting from 0, and
+  ``forward(x, context) -> (B, T', D)``;
 * optionally ``shared(dim, config)``, a static method that returns a module for what all layers of
-  a pass share; it is called once per pass with the number of frames and its result travels in
-  ``context.shared``;
+  a pass share; it is called once per pass with the number of frames and gives the list of
+  tensors that travels in ``context.shared``; a layer may change the list for those after it;
 * optionally ``weights_dropout``, the module that its attention weights go through, for pictures.
 
 Nothing else has to be touched: every file of this package is imported with it, and the command
@@ -16,7 +17,7 @@ line, the configuration and the encoder read the registry.
 """
 
 from dataclasses import dataclass, field, make_dataclass
-from typing import Any, Callable, Dict, NamedTuple, Optional, Type
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Type
 
 from torch import Tensor, nn
 
@@ -28,12 +29,13 @@ class AttentionContext(NamedTuple):
       valid: ``(B, T')`` bool, True on valid frames.
       bias: ``(B, 1, 1, T')`` added to scores: 0 on visible keys, a large negative number on
         padding; None hides nothing.
-      shared: what the mechanism's `shared` module made, for instance a table of positions.
+      shared: what the mechanism's `shared` module made, for instance a table of positions, and
+        what layers left there for those after them.
     """
 
     valid: Tensor
     bias: Optional[Tensor]
-    shared: Optional[Tensor]
+    shared: List[Tensor]
 
 
 MECHANISMS: Dict[str, Type[nn.Module]] = {}
@@ -62,10 +64,12 @@ def make_config() -> Type[Any]:
     return make_dataclass("AttentionConfig", [kind] + options)
 
 
-def make_attention(config: Any, dim: int, heads: int, dropout: float) -> nn.Module:
-    """One layer's self-attention, as chosen by ``config`` (an ``AttentionConfig``)."""
+def make_attention(
+    config: Any, dim: int, heads: int, dropout: float, layer: int
+) -> nn.Module:
+    """The self-attention of layer ``layer``, as chosen by ``config`` (an ``AttentionConfig``)."""
     cls = MECHANISMS[config.kind]
-    return cls(dim, heads, dropout, getattr(config, config.kind, None))
+    return cls(dim, heads, dropout, getattr(config, config.kind, None), layer)
 
 
 def make_shared(config: Any, dim: int) -> nn.Module:
@@ -79,5 +83,6 @@ def make_shared(config: Any, dim: int) -> nn.Module:
 class NothingShared(nn.Module):
     """For mechanisms whose layers share nothing."""
 
-    def forward(self, frames: int) -> Optional[Tensor]:
-        return None
+    def forward(self, frames: int) -> List[Tensor]:
+        shared: List[Tensor] = []
+        return shared

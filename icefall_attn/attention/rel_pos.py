@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Optional
+from typing import List
 
 import torch
 from torch import Tensor, nn
@@ -30,9 +30,12 @@ class RelPosTable(nn.Module):
         self.legacy_symmetric = legacy_symmetric
         self.register_buffer("inv_freq", inverse_frequencies(dim), persistent=False)
 
-    def forward(self, q_len: int, k_len: Optional[int] = None) -> Tensor:
+    def forward(self, frames: int) -> List[Tensor]:
+        """What the layers of a pass over ``frames`` share: ``(2 frames - 1, D)``."""
+        return [self.rows(frames, frames)]
+
+    def rows(self, q_len: int, k_len: int) -> Tensor:
         """Returns ``(q_len + k_len - 1, D)`` float32; the queries are the last of the keys."""
-        k_len = q_len if k_len is None else k_len
         distances = torch.arange(
             k_len - 1, -q_len, -1, device=self.inv_freq.device, dtype=torch.float32
         )
@@ -75,7 +78,9 @@ class RelPosAttention(nn.Module):
         """The table of positions, made once a pass."""
         return RelPosTable(dim, config.legacy_symmetric)
 
-    def __init__(self, dim: int, heads: int, dropout: float, config: Config):
+    def __init__(
+        self, dim: int, heads: int, dropout: float, config: Config, layer: int = 0
+    ):
         super().__init__()
         self.heads = heads
         self.scale = 1.0 / math.sqrt(
@@ -95,8 +100,7 @@ class RelPosAttention(nn.Module):
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
-        table = context.shared
-        assert table is not None
+        table = context.shared[0]
         query = self.query(x) * self.scale
         content = split_heads(query + self.content_bias * self.scale, self.heads)
         placed = split_heads(query + self.position_bias * self.scale, self.heads)

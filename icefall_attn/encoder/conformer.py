@@ -16,7 +16,7 @@ from icefall_attn.attention import (
 from icefall_attn.attention.masking import key_bias
 from icefall_attn.nn.convolution import ConvolutionModule
 from icefall_attn.nn.dropout import Dropout
-from icefall_attn.nn.feed_forward import FeedForward
+from icefall_attn.nn.feed_forward import FEED_FORWARDS
 from icefall_attn.nn.lengths import valid_mask
 from icefall_attn.nn.positions import AbsolutePositions
 from icefall_attn.nn.subsampling import ConvSubsampling
@@ -31,6 +31,7 @@ class ConformerConfig:
       dim: width D.
       num_layers: blocks.
       heads: attention heads H; they divide D.
+      feed_forward: ``ffn`` or ``glu`` (gated, with two thirds of the width).
       feed_forward_dim: hidden width of the feed-forward modules.
       kernel_size: frames seen by the depthwise convolution, odd.
       conv_norm: ``batch`` or ``layer`` normalisation in the convolution module.
@@ -45,6 +46,7 @@ class ConformerConfig:
     dim: int = 256
     num_layers: int = 12
     heads: int = 4
+    feed_forward: str = "ffn"
     feed_forward_dim: int = 1024
     kernel_size: int = 15
     conv_norm: str = "layer"
@@ -72,6 +74,11 @@ class ConformerConfig:
             raise ValueError(
                 f"conv_norm must be 'batch' or 'layer', not {self.conv_norm!r}"
             )
+        if self.feed_forward not in FEED_FORWARDS:
+            known = ", ".join(FEED_FORWARDS)
+            raise ValueError(
+                f"encoder.feed_forward must be one of {known}, not {self.feed_forward!r}"
+            )
         if self.kernel_size % 2 == 0:
             raise ValueError(f"encoder.kernel_size must be odd, not {self.kernel_size}")
         if self.feature_dim < 7:
@@ -88,20 +95,23 @@ class ConformerConfig:
 class ConformerBlock(nn.Module):
     """``x + FFN/2``, ``+ attention``, ``+ convolution``, ``+ FFN/2``, LayerNorm."""
 
-    def __init__(self, config: ConformerConfig):
+    def __init__(self, config: ConformerConfig, layer: int):
         super().__init__()
         dim, hidden, dropout = config.dim, config.feed_forward_dim, config.dropout
         self.norm_in = nn.LayerNorm(dim)
-        self.feed_forward_in = FeedForward(dim, hidden, dropout)
+        feed_forward = FEED_FORWARDS[config.feed_forward]
+        self.feed_forward_in = feed_forward(dim, hidden, dropout)
         self.norm_attention = nn.LayerNorm(dim)
-        self.attention = make_attention(config.attention, dim, config.heads, dropout)
+        self.attention = make_attention(
+            config.attention, dim, config.heads, dropout, layer
+        )
         self.dropout = Dropout(dropout)
         self.norm_conv = nn.LayerNorm(dim)
         self.conv = ConvolutionModule(
             dim, config.kernel_size, config.conv_norm, dropout
         )
         self.norm_out = nn.LayerNorm(dim)
-        self.feed_forward_out = FeedForward(dim, hidden, dropout)
+        self.feed_forward_out = feed_forward(dim, hidden, dropout)
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
@@ -132,7 +142,7 @@ class Conformer(nn.Module):
         )
         self.shared = make_shared(config.attention, config.dim)
         self.blocks = nn.ModuleList(
-            ConformerBlock(config) for _ in range(config.num_layers)
+            ConformerBlock(config, layer) for layer in range(config.num_layers)
         )
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:

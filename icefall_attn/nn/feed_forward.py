@@ -1,4 +1,4 @@
-"""The position-wise feed-forward module of a Conformer block."""
+"""The position-wise feed-forward modules of a Conformer block."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -20,3 +20,27 @@ class FeedForward(nn.Module):
         """x: ``(B, T, D)``. Returns ``(B, T, D)``."""
         hidden = self.hidden_dropout(F.silu(self.inner(x)))
         return self.dropout(self.outer(hidden))
+
+
+class GatedFeedForward(nn.Module):
+    """``(swish(x W1) * x W2) W3`` (LMEC, Yang et al. 2022, eq. for GLU), about as many weights.
+
+    Its hidden width is two thirds of ``hidden_dim``, rounded, since there are three matrices.
+    """
+
+    def __init__(self, dim: int, hidden_dim: int, dropout: float):
+        super().__init__()
+        width = round(2 * hidden_dim / 3)
+        self.gate = nn.Linear(dim, width)
+        self.inner = nn.Linear(dim, width)
+        self.outer = nn.Linear(width, dim)
+        self.hidden_dropout = Dropout(dropout)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: ``(B, T, D)``. Returns ``(B, T, D)``."""
+        hidden = self.hidden_dropout(F.silu(self.gate(x)) * self.inner(x))
+        return self.dropout(self.outer(hidden))
+
+
+FEED_FORWARDS = {"ffn": FeedForward, "glu": GatedFeedForward}

@@ -9,6 +9,10 @@ class TrainConfig:
 
     Attributes:
       seed: of everything random.
+      init_from: experiment directory whose model the training starts from; its weights must fit, so
+        that attention mechanisms can be exchanged that have the same ones (``full`` and
+        ``prob_sparse``).
+      init_avg: its epochs that are averaged, those of the lowest valid loss.
       num_epochs: epochs at most.
       max_steps: optimiser steps at most; 0 for no bound. Schedules of fixed length end there.
       accumulate: batches whose gradients make one step.
@@ -23,6 +27,8 @@ class TrainConfig:
     """
 
     seed: int = 42
+    init_from: str = ""
+    init_avg: int = 1
     num_epochs: int = 30
     max_steps: int = 0
     accumulate: int = 1

@@ -19,7 +19,8 @@ class OptimConfig:
         the peak, then half a cosine to 0 at ``train.max_steps``).
       lr: the peak.
       warm_steps: steps w to the peak.
-      weight_decay: of weights; parameters of one dimension (biases, norms) have none.
+      weight_decay: of weights; parameters of one dimension (biases, norms) and those that are
+        marked ``no_weight_decay`` have none.
       beta1: decay of the gradients' mean.
       beta2: decay of the squared gradients' mean.
       eps: added to the root of the latter.
@@ -82,7 +83,8 @@ class FlatOptimizer:
         self.config = config
         weights, others = [], []
         for parameter in model.parameters():
-            (weights if parameter.dim() > 1 else others).append(parameter)
+            decays = parameter.dim() > 1 and not hasattr(parameter, "no_weight_decay")
+            (weights if decays else others).append(parameter)
         groups = [
             {"params": _flatten(weights), "weight_decay": config.weight_decay},
             {"params": _flatten(others), "weight_decay": 0.0},

@@ -100,6 +100,8 @@ class Trainer:
         """
         path = self.exp_dir / ckpt.LAST
         if not path.is_file():
+            if self.options.init_from:
+                self._start_from(self.options.init_from, self.options.init_avg)
             return
         saved = ckpt.load_checkpoint(path)
         check_same_run(path, saved, self.config, self.fingerprint)
@@ -119,6 +121,20 @@ class Trainer:
             logging.info(
                 "nothing is left to train; train.num_epochs or a new exp_dir adds more"
             )
+
+    def _start_from(self, exp_dir: str, avg: int) -> None:
+        """Takes the weights of another experiment, not its optimiser or progress."""
+        other = ckpt.load_experiment(exp_dir, avg)
+        if other.tokenizer.tokens != self.tokenizer.tokens:
+            raise UserError(f"train.init_from={exp_dir} has other tokens than this run")
+        try:
+            self.model.load_state_dict(other.model.state_dict())
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[:300]
+            raise UserError(
+                f"the model of train.init_from={exp_dir} does not fit: {reason}"
+            ) from None
+        logging.info("starting from the weights of %s, %s", exp_dir, other.name)
 
     def run(self) -> None:
         """Trains until the last epoch or step."""

@@ -28,7 +28,7 @@ def make_context(kind, lengths, frames, dtype=torch.float64):
 
 def make_module(kind):
     torch.manual_seed(0)
-    return make_attention(AttentionConfig(kind=kind), DIM, HEADS, 0.0).double()
+    return make_attention(AttentionConfig(kind=kind), DIM, HEADS, 0.0, 0).double()
 
 
 def make_encoder(kind, norm="layer", layers=2):

@@ -1,0 +1,179 @@
+"""Prob-sparse attention: only the queries whose attention is far from uniform attend."""
+
+import math
+from dataclasses import dataclass
+from typing import Tuple
+
+import torch
+from torch import Tensor, nn
+
+from icefall_attn.attention.masking import (
+    attention_weights,
+    merge_heads,
+    split_heads,
+)
+from icefall_attn.attention.registry import AttentionContext, register
+from icefall_attn.nn.dropout import Dropout
+
+
+@register("prob_sparse")
+class ProbSparseAttention(nn.Module):
+    """Wang et al. 2021, "Efficient Conformer with prob-sparse attention", eq. 10 to 12.
+
+    A query's sparsity is measured on a few sampled keys. The share ``r_sparse`` of an
+    utterance's queries with the largest measure attends, to all keys; every other (lazy) query
+    gives its own value. Choosing has no gradient. Layers come in groups of ``n_share`` that
+    take the choice of their first one.
+
+    Padding is never sampled, never chosen, and gives 0.
+    """
+
+    uses_input_positions = True
+
+    @dataclass
+    class Config:
+        """Options of ``prob_sparse``.
+
+        Attributes:
+          r_sparse: share of the queries that attend, above 0 and at most 1.
+          r_sample: ``r_sample ln L`` keys of an utterance of L frames are sampled.
+          n_share: layers that share one choice.
+          measure: ``max_mean`` (eq. 11) or ``lse`` (eq. 10 on the sampled keys).
+          selection: ``measure``, or ``random`` (the paper's baseline E2).
+          head_mode: ``per_head`` chooses for each head; ``shared`` by the mean over heads.
+        """
+
+        r_sparse: float = 0.5
+        r_sample: float = 5.0
+        n_share: int = 1
+        measure: str = "max_mean"
+        selection: str = "measure"
+        head_mode: str = "per_head"
+
+        def __post_init__(self):
+            if not 0.0 < self.r_sparse <= 1.0:
+                raise ValueError(
+                    f"prob_sparse.r_sparse must be above 0 and at most 1, not {self.r_sparse}"
+                )
+            if not self.r_sample > 0.0:
+                raise ValueError(f"prob_sparse.r_sample must be above 0, not {self.r_sample}")
+            if self.n_share < 1:
+                raise ValueError(f"prob_sparse.n_share must be at least 1, not {self.n_share}")
+            choices = {
+                "measure": ("max_mean", "lse"),
+                "selection": ("measure", "random"),
+                "head_mode": ("per_head", "shared"),
+            }
+            for name, known in choices.items():
+                value = getattr(self, name)
+                if value not in known:
+                    raise ValueError(
+                        f"prob_sparse.{name} must be one of {', '.join(known)}, not {value!r}"
+                    )
+
+    def __init__(
+        self, dim: int, heads: int, dropout: float, config: Config, layer: int = 0
+    ):
+        super().__init__()
+        self.heads = heads
+        self.scale = 1.0 / math.sqrt(dim // heads)
+        self.r_sparse, self.r_sample = config.r_sparse, config.r_sample
+        self.by_max = config.measure == "max_mean"
+        self.random = config.selection == "random"
+        self.share_heads = config.head_mode == "shared"
+        self.chooses = layer % config.n_share == 0
+        self.query = nn.Linear(dim, dim)
+        self.key = nn.Linear(dim, dim)
+        self.value = nn.Linear(dim, dim)
+        self.out = nn.Linear(dim, dim)
+        self.weights_dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
+        """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
+        query = split_heads(self.query(x) * self.scale, self.heads)
+        key = split_heads(self.key(x), self.heads)
+        value = split_heads(self.value(x), self.heads)
+        if self.chooses:
+            lengths = context.valid.sum(dim=1)
+            index, active = self.choose(query.detach(), key.detach(), lengths)
+            context.shared.clear()
+            context.shared.append(index)
+            context.shared.append(active)
+        index, active = context.shared[0], context.shared[1]
+        place = index.unsqueeze(3).expand(-1, query.size(1), -1, query.size(3))
+        scores = torch.matmul(query.gather(2, place), key.transpose(2, 3))
+        weights = self.weights_dropout(attention_weights(scores, context))
+        attended = torch.matmul(weights, value)
+        # places beyond an utterance's own number keep their value, like lazy queries
+        attended = torch.where(active.unsqueeze(3), attended, value.gather(2, place))
+        out = value.scatter(2, place, attended)
+        out = out.masked_fill(~context.valid[:, None, :, None], 0.0)
+        return self.out(merge_heads(out))
+
+    @torch.no_grad()
+    def choose(self, query: Tensor, key: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+        """Which queries attend.
+
+        Args:
+          query: ``(B, H, T', D / H)``, scaled.
+          key: ``(B, H, T', D / H)``.
+          lengths: ``(B,)``.
+
+        Returns:
+          Indices ``(B, H, K)`` (H is 1 for shared heads), K the largest number in the batch, and
+          which of them count, ``(B, 1, K)`` bool.
+        """
+        count = torch.ceil(self.r_sparse * lengths.double() - 1e-9).long()
+        count = torch.minimum(count.clamp(min=1), lengths)
+        if self.random:
+            size = (query.size(0), 1 if self.share_heads else query.size(1), query.size(2))
+            measure = torch.rand(size, device=query.device)
+        else:
+            measure = self.measure(query.float(), key.float(), lengths)
+            if self.share_heads:
+                measure = measure.mean(dim=1, keepdim=True)
+        frames = torch.arange(query.size(2), device=query.device)
+        padding = frames >= lengths[:, None, None]
+        measure = measure.masked_fill(padding, -float("inf"))
+        # a stable sort, because the order of ties differs between devices otherwise
+        order = torch.sort(measure, dim=2, descending=True, stable=True)[1]
+        width = count.max().clamp(min=1)
+        index = order[:, :, :width]
+        active = frames[:width] < count[:, None, None]
+        return index, active
+
+    def measure(self, query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:
+        """How far each query is from attending uniformly, on sampled keys: ``(B, H, T')``."""
+        sample, valid = self.sample(lengths)
+        place = sample[:, None, :, None].expand(-1, key.size(1), -1, key.size(3))
+        scores = torch.matmul(query, key.gather(2, place).transpose(2, 3))
+        valid = valid[:, None, None, :]
+        total = scores.masked_fill(~valid, 0.0).sum(dim=3)
+        mean = total / valid.sum(dim=3).clamp(min=1)
+        scores = scores.masked_fill(~valid, -float("inf"))
+        if self.by_max:
+            return scores.max(dim=3)[0] - mean
+        return torch.logsumexp(scores, dim=3) - mean
+
+    def sample(self, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+        """Positions of the sampled keys, one from each of equal parts of the utterance.
+
+        In training at a random place of its part, otherwise in the middle.
+
+        Args:
+          lengths: ``(B,)``.
+
+        Returns:
+          ``(B, S)`` positions and which of them count, ``(B, S)`` bool.
+        """
+        length = lengths.clamp(min=1).double()
+        # two at least: the measure of a single key is the same for all queries
+        count = torch.ceil(self.r_sample * torch.log(length)).clamp(min=2.0)
+        count = torch.minimum(count, length)
+        slots = torch.arange(count.max(), device=lengths.device)
+        within = torch.full([lengths.size(0), slots.size(0)], 0.5, device=lengths.device)
+        if self.training:
+            within = torch.rand(within.shape, device=lengths.device)
+        position = torch.floor((slots + within) * (length / count).unsqueeze(1))
+        position = torch.minimum(position, (length - 1.0).unsqueeze(1))
+        return position.long(), slots < count.unsqueeze(1)

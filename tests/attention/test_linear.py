@@ -1,0 +1,218 @@
+"""Linear attention: both products, the published numbers, positions, lengths, signs."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from icefall_attn.attention import MECHANISMS, AttentionContext
+from icefall_attn.attention.linear import LinearAttention, attend_linearly
+from icefall_attn.attention.masking import key_bias
+from icefall_attn.nn.lengths import valid_mask
+
+DIM, HEADS = 8, 2
+KINDS = [name for name, cls in MECHANISMS.items() if issubclass(cls, LinearAttention)]
+VECTORS = Path(__file__).parents[1] / "vectors"
+
+
+def make(kind, heads=HEADS, dim=DIM, **options):
+    torch.manual_seed(0)
+    cls = MECHANISMS[kind]
+    return cls(dim, heads, 0.0, cls.Config(**options)).double()
+
+
+def make_context(lengths, frames):
+    valid = valid_mask(torch.tensor(lengths), frames)
+    return AttentionContext(valid, key_bias(valid, torch.float64), [])
+
+
+@pytest.mark.parametrize(
+    "case, kind, options",
+    [
+        ("mrpe", "cosformer", {}),
+        ("mape", "m_ape", {}),
+        ("lmape", "lmla", {"max_length": 3}),
+    ],
+)
+@pytest.mark.parametrize("product", ["left", "right"])
+def test_published_examples(case, kind, options, product):
+    frozen = json.loads((VECTORS / "lmla.json").read_text())
+    module = make(kind, heads=1, dim=2, product=product, **options)
+    if kind == "lmla":
+        with torch.no_grad():
+            module.table.copy_(torch.tensor(frozen["R"])[None])
+    for name, layer in zip("qkv", (module.query, module.key, module.value)):
+        value = torch.tensor(frozen[name], dtype=torch.float64)[None]
+        layer.forward = lambda x, value=value: value
+    module.out = torch.nn.Identity()
+    out = module(torch.zeros(1, 3, 2, dtype=torch.float64), make_context([3], 3))
+    expected = torch.tensor(frozen["cases"][case]["out"], dtype=torch.float64)
+    torch.testing.assert_close(out[0], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_the_example_names_the_kernel():
+    frozen = json.loads((VECTORS / "lmla.json").read_text())["cases"]
+    assert make("cosformer").kernel == frozen["mrpe"]["psi"]
+    assert make("m_ape").kernel == frozen["mape"]["psi"]
+    assert make("lmla").kernel == frozen["lmape"]["psi"]
+
+
+@pytest.mark.parametrize("normalizer", ["reweighted", "kernel"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_products_are_one_function(kind, normalizer):
+    """Values and gradients, of everything that is learned."""
+    x = torch.randn(3, 13, DIM, dtype=torch.float64)
+    context = make_context([13, 5, 1], 13)
+    results = []
+    for product in ("left", "right"):
+        module = make(kind, product=product, normalizer=normalizer)
+        out = module(x, context)
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        results.append((out, torch.autograd.grad(out.pow(2).sum(), parameters)))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_rule_turns_at_the_head_width(kind):
+    module = make(kind)
+    width = DIM // HEADS
+    assert [module.goes_left(torch.zeros(1, HEADS, n, width)) for n in (width, width + 1)] == [True, False]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_sum_to_one(kind):
+    """With values that are all 1 the result is 1."""
+    module = make(kind, kernel="elu1")
+    module.value.forward = torch.ones_like
+    module.out = torch.nn.Identity()
+    context = make_context([20, 7], 20)
+    out = module(torch.randn(2, 20, DIM, dtype=torch.float64), context)
+    torch.testing.assert_close(out[context.valid], torch.ones_like(out[context.valid]))
+    assert out[~context.valid].abs().sum() == 0
+
+
+def test_learned_positions_can_be_the_fixed_ones():
+    fixed = make("m_ape")
+    learned = make("lmla", max_length=6, init="m_ape")
+    learned.load_state_dict(fixed.state_dict(), strict=False)
+    x, context = torch.randn(1, 6, DIM, dtype=torch.float64), make_context([6], 6)
+    torch.testing.assert_close(learned(x, context), fixed(x, context))
+
+
+def test_a_table_of_zeros_is_plain_linear_attention():
+    module = make("lmla", max_length=9)
+    torch.nn.init.zeros_(module.table)
+    q, k, v = (torch.rand(1, HEADS, 9, 4, dtype=torch.float64) for _ in range(3))
+    factors = module.multipliers(valid_mask(torch.tensor([9]), 9))
+    one = torch.ones(1, 1, 1, 1, dtype=torch.float64)
+    for left in (True, False):
+        torch.testing.assert_close(
+            attend_linearly(q, k, v, factors, left, True, 1e-6),
+            attend_linearly(q, k, v, [(one, one)], not left, True, 1e-6),
+        )
+
+
+@pytest.mark.parametrize("init", ["uniform", "normal", "m_ape"])
+def test_the_table_learns_from_the_start_and_does_not_decay(init):
+    from icefall_attn.training.schedule import FlatOptimizer, OptimConfig
+
+    module = make("lmla", max_length=12, init=init)
+    module(torch.randn(1, 12, DIM, dtype=torch.float64), make_context([12], 12)).sum().backward()
+    share = (module.table.grad.abs() > 0).double().mean()
+    assert share > 0.9  # the first row of m_ape stands at 0, where cos is flat
+    module.zero_grad()
+    optimizer = FlatOptimizer(module, OptimConfig(weight_decay=0.5))
+    before, weight = module.table.detach().clone(), module.query.weight.detach().clone()
+    optimizer.zero_grad()
+    optimizer.step(0.1, 0.0)
+    assert torch.equal(module.table, before) and not torch.equal(module.query.weight, weight)
+
+
+def test_longer_than_the_table():
+    x, context = torch.randn(1, 9, DIM, dtype=torch.float64), make_context([9], 9)
+    with pytest.raises(ValueError, match="9 frames are more than lmla.max_length=5"):
+        make("lmla", max_length=5)(x, context)
+    clamped = make("lmla", max_length=5, beyond="clamp").rows(9)
+    assert torch.equal(clamped[:, 4:], clamped[:, 4:5].expand(-1, 5, -1))
+    stretched = make("lmla", max_length=5, beyond="interpolate")
+    rows = stretched.rows(9)
+    torch.testing.assert_close(rows[:, ::2], stretched.table)
+    torch.testing.assert_close(rows[:, 1], (rows[:, 0] + rows[:, 2]) / 2)
+
+
+@pytest.mark.parametrize("scope, count", [("head", 1), ("model", HEADS)])
+def test_scope_of_the_table(scope, count):
+    assert make("lmla", max_length=7, scope=scope).table.shape == (count, 7, DIM // HEADS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("product", ["left", "right"])
+def test_thousands_of_frames_in_half_precision(kind, product):
+    """Sums of 4000 kernels leave float16's range; they are not kept in it."""
+    options = {"max_length": 4000} if kind == "lmla" else {}
+    module = make(kind, product=product, **options).float()
+    x, context = 3 * torch.randn(1, 4000, DIM), make_context([4000], 4000)
+    exact = module(x, context)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = module(x, context)
+    assert torch.isfinite(out).all()
+    assert (out.float() - exact).norm() < 0.05 * exact.norm()
+
+
+def test_signs_of_the_divisor_are_kept():
+    q = torch.ones(1, 1, 2, 1, dtype=torch.float64)
+    v = torch.tensor([[[[1.0], [2.0]]]], dtype=torch.float64)
+    negative = torch.tensor([[[[-1.0], [-1.0]]]], dtype=torch.float64)
+    out = attend_linearly(q, torch.ones_like(q), v, [(q, negative)], True, True, 1e-6)
+    torch.testing.assert_close(out, torch.full_like(out, 1.5))
+
+
+@pytest.mark.parametrize(
+    "kind, options, words",
+    [
+        ("lmla", {"kernel": "tanh"}, "'tanh'"),
+        ("lmla", {"scope": "layer"}, "'layer'"),
+        ("lmla", {"max_length": 0}, "not 0"),
+        ("cosformer", {"product": "both"}, "'both'"),
+    ],
+)
+def test_wrong_options_are_named(kind, options, words):
+    with pytest.raises(ValueError, match=words):
+        MECHANISMS[kind].Config(**options)
+
+
+def test_quadratic_and_linear_cost():
+    """Doubling the length doubles the right product's multiply-adds and quadruples the left's."""
+    counts = {}
+    for left in (True, False):
+        for frames in (64, 128):
+            q = torch.rand(1, 1, frames, 4)
+            with _Counter() as counter:
+                attend_linearly(q, q, q, [(torch.ones(1), torch.ones(1))], left, True, 1e-6)
+            counts[left, frames] = counter.total
+    assert counts[True, 128] > 3.9 * counts[True, 64]
+    assert counts[False, 128] <= 2 * counts[False, 64]
+
+
+class _Counter:
+    """Counts the multiply-adds of `torch.matmul`."""
+
+    def __enter__(self):
+        self.total, self.original = 0, torch.matmul
+
+        def counting(a, b):
+            self.total += a.numel() * b.size(-1)
+            return self.original(a, b)
+
+        torch.matmul = counting
+        return self
+
+    def __exit__(self, *error):
+        torch.matmul = self.original
+
+
+def test_kinds_are_the_linear_family():
+    assert set(KINDS) == {"cosformer", "lbla", "m_ape", "lmla"}
+    assert math.isclose(make("lbla").psi(torch.zeros(1)).item(), 1.0)

@@ -1,0 +1,206 @@
+"""Which queries attend, and what becomes of the others."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from icefall_attn.attention import AttentionConfig, AttentionContext
+from icefall_attn.attention.full import FullAttention
+from icefall_attn.attention.masking import key_bias
+from icefall_attn.attention.prob_sparse import ProbSparseAttention
+from icefall_attn.encoder.conformer import Conformer, ConformerConfig
+from icefall_attn.nn.lengths import valid_mask
+
+DIM, HEADS = 8, 2
+VECTORS = Path(__file__).parents[1] / "vectors"
+
+
+def make(layer=0, **options):
+    torch.manual_seed(0)
+    config = ProbSparseAttention.Config(**options)
+    return ProbSparseAttention(DIM, HEADS, 0.0, config, layer).double().eval()
+
+
+def make_context(lengths, frames):
+    valid = valid_mask(torch.tensor(lengths), frames)
+    return AttentionContext(valid, key_bias(valid, torch.float64), [])
+
+
+def random_heads(batch, frames, width=DIM // HEADS):
+    return torch.randn(batch, HEADS, frames, width, dtype=torch.float64)
+
+
+def test_the_published_example():
+    """One head without projections: sampled keys, chosen queries and outputs."""
+    frozen = json.loads((VECTORS / "probsparse.json").read_text())
+    config = ProbSparseAttention.Config(r_sparse=frozen["r_sparse"], r_sample=frozen["r_sample"])
+    module = ProbSparseAttention(4, 1, 0.0, config).double().eval()
+    tensors = {n: torch.tensor(frozen[n], dtype=torch.float64)[None] for n in "qkv"}
+    for name, layer in zip("qkv", (module.query, module.key, module.value)):
+        value = tensors[name]
+        layer.forward = lambda x, value=value: value
+    module.out = torch.nn.Identity()
+    lengths = torch.tensor([6])
+    positions, counted = module.sample(lengths)
+    assert positions[counted].tolist() == frozen["sampled"]
+    index, active = module.choose(tensors["q"][:, None] * 0.5, tensors["k"][:, None], lengths)
+    assert index[0, 0][active[0, 0]].tolist() == frozen["selected"]
+    out = module(torch.zeros(1, 6, 4, dtype=torch.float64), make_context([6], 6))
+    expected = torch.tensor(frozen["out"], dtype=torch.float64)
+    torch.testing.assert_close(out[0], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_all_queries_active_is_full_attention():
+    module = make(r_sparse=1.0)
+    full = FullAttention(DIM, HEADS, 0.0).double()
+    full.load_state_dict(module.state_dict())  # the same parameters by name
+    x = torch.randn(3, 9, DIM, dtype=torch.float64)
+    context = make_context([9, 4, 1], 9)
+    valid = context.valid
+    out, expected = module(x, context)[valid], full(x, context)[valid]
+    torch.testing.assert_close(out, expected)
+    weight = torch.randn_like(out)
+    grads = torch.autograd.grad((out * weight).sum(), list(module.parameters()))
+    wanted = torch.autograd.grad((expected * weight).sum(), list(full.parameters()))
+    torch.testing.assert_close(grads, wanted)
+
+
+@pytest.mark.parametrize("options", [{}, {"selection": "random"}, {"head_mode": "shared"}])
+def test_numbers_of_active_queries(options):
+    module = make(r_sparse=0.4, **options)
+    lengths = [11, 1, 5, 0, 3]
+    index, active = module.choose(
+        random_heads(5, 11), random_heads(5, 11), torch.tensor(lengths)
+    )
+    expected = [min(n, max(1, math.ceil(0.4 * n - 1e-9))) for n in lengths]
+    assert active.sum(dim=2).flatten().tolist() == expected
+    for row, length in enumerate(lengths):
+        for head in range(index.size(1)):
+            chosen = index[row, head][active[row, 0]].tolist()
+            assert len(set(chosen)) == len(chosen) and all(i < length for i in chosen)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_sampled_keys(training):
+    module = make(r_sample=3.0)
+    module.train(training)
+    for length in range(1, 60):
+        positions, counted = module.sample(torch.tensor([length, 100]))
+        own = positions[0][counted[0]].tolist()
+        assert len(own) == min(length, max(2, math.ceil(3.0 * math.log(length))))
+        assert own == sorted(own) and own[-1] < length
+        if not training:  # one of each part's middle; at random two parts may share a frame
+            assert len(set(own)) == len(own)
+    draws = {tuple(module.sample(torch.tensor([50]))[0][0].tolist()) for _ in range(5)}
+    assert (len(draws) > 1) == training
+
+
+def test_lazy_queries_keep_their_own_value():
+    module = make(r_sparse=0.3)
+    x = torch.randn(1, 10, DIM, dtype=torch.float64)
+    context = make_context([10], 10)
+    seen = []
+    module.out.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    module(x, context)
+    index, _ = context.shared
+    merged, value = seen[0][0], module.value(x)[0]
+    for head in range(HEADS):
+        part = slice(head * 4, head * 4 + 4)
+        lazy = [i for i in range(10) if i not in index[0, head].tolist()]
+        assert len(lazy) == 7
+        assert torch.equal(merged[lazy][:, part], value[lazy][:, part])
+        busy = index[0, head].tolist()
+        assert not torch.isclose(merged[busy][:, part], value[busy][:, part]).all()
+
+
+def test_choosing_has_no_gradient():
+    """A lazy query's own projection moves nothing."""
+    module = make(r_sparse=0.3)
+    query = torch.randn(1, 10, DIM, dtype=torch.float64, requires_grad=True)
+    module.query.forward = lambda x: query
+    context = make_context([10], 10)
+    module(torch.randn(1, 10, DIM, dtype=torch.float64), context).pow(2).sum().backward()
+    index, _ = context.shared
+    for head in range(HEADS):
+        part = slice(head * 4, head * 4 + 4)
+        moved = query.grad[0, :, part].abs().sum(dim=1).nonzero().flatten().tolist()
+        assert set(moved) == set(index[0, head].tolist())
+
+
+def test_measures_bound_each_other():
+    """On all keys: max - mean <= M <= max - mean + ln L; M >= ln L, with equality if q = 0."""
+    frames = 7
+    by_max, by_lse = make(r_sample=100.0), make(r_sample=100.0, measure="lse")
+    query, key = random_heads(2, frames), random_heads(2, frames)
+    lengths = torch.tensor([frames, frames])
+    low, exact = by_max.measure(query, key, lengths), by_lse.measure(query, key, lengths)
+    log = math.log(frames)
+    assert (low <= exact + 1e-9).all() and (exact <= low + log + 1e-9).all()
+    assert (exact >= log - 1e-9).all()
+    zero = by_lse.measure(torch.zeros_like(query), key, lengths)
+    torch.testing.assert_close(zero, torch.full_like(zero, log))
+
+
+def test_ties_take_the_first():
+    module = make(r_sparse=0.5)
+    query = torch.ones(1, HEADS, 8, 4, dtype=torch.float64)
+    index, active = module.choose(query, random_heads(1, 8), torch.tensor([6]))
+    assert index[0, 0][active[0, 0]].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("n_share", [1, 2, 4, 8])
+def test_layers_of_a_group_share_one_choice(n_share, monkeypatch):
+    calls, seen = [], []
+    choose, forward = ProbSparseAttention.choose, ProbSparseAttention.forward
+
+    def count(self, *args):
+        calls.append(self)
+        return choose(self, *args)
+
+    def watch(self, x, context):
+        out = forward(self, x, context)
+        seen.append(context.shared[0])
+        return out
+
+    monkeypatch.setattr(ProbSparseAttention, "choose", count)
+    monkeypatch.setattr(ProbSparseAttention, "forward", watch)
+    attention = AttentionConfig(kind="prob_sparse")
+    attention.prob_sparse.n_share = n_share
+    encoder = Conformer(
+        ConformerConfig(
+            dim=DIM, heads=HEADS, num_layers=6, feed_forward_dim=8, kernel_size=3,
+            subsampling_channels=2, attention=attention,
+        )
+    ).eval()  # fmt: skip
+    encoder(torch.randn(2, 60, 80), torch.tensor([60, 40]))
+    assert len(calls) == math.ceil(6 / n_share)
+    for layer, index in enumerate(seen):
+        assert index is seen[layer - layer % n_share]
+
+
+def test_evaluation_is_deterministic():
+    module = make()
+    x = torch.randn(2, 40, DIM, dtype=torch.float64)
+    outs = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        outs.append(module(x, make_context([40, 25], 40)))
+    assert torch.equal(*outs)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"r_sparse": 0.0}, "r_sparse"),
+        ({"r_sample": 0.0}, "r_sample"),
+        ({"n_share": 0}, "n_share"),
+        ({"measure": "kl"}, "'kl'"),
+        ({"head_mode": "one"}, "'one'"),
+    ],
+)
+def test_wrong_options_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        ProbSparseAttention.Config(**options)
