@@ -14,6 +14,8 @@ from icefall_attn.attention.rel_pos import (
     rel_shift,
 )
 from icefall_attn.attention.registry import AttentionContext
+from icefall_attn.attention.speechbrain import from_speechbrain
+from icefall_attn.errors import UserError
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 
@@ -99,16 +101,7 @@ def test_attention_of_a_constant_sequence_is_the_published_one(legacy):
     config = RelPosAttention.Config(legacy_symmetric=legacy, scale="embed_dim")
     module = RelPosAttention(8, 1, 0.0, config).eval()
     module.legacy = legacy
-    query, key, value = weights["in_proj_weight"].chunk(3, 0)
-    with torch.no_grad():
-        for layer, weight in zip(
-            (module.query, module.key, module.value), (query, key, value)
-        ):
-            layer.weight.copy_(weight)
-            layer.bias.zero_()
-        module.position.weight.copy_(weights["linear_pos.weight"])
-        module.content_bias.copy_(weights["pos_bias_u"].view(-1))
-        module.position_bias.copy_(weights["pos_bias_v"].view(-1))
+    module.load_state_dict(from_speechbrain(weights, heads=1))
     row = weights_of(module, torch.ones(1, 6, 8))
     expected = torch.tensor(frozen["attn_legacy" if legacy else "attn_signed"])
     torch.testing.assert_close(row, expected, rtol=1e-5, atol=1e-6)
@@ -116,6 +109,48 @@ def test_attention_of_a_constant_sequence_is_the_published_one(legacy):
         row[3, 1], row[3, 5]
     )
     assert symmetric == legacy
+
+
+def test_speechbrains_layout_with_several_heads():
+    """Against the computation of its module, written down from its description."""
+    heads, dim, frames = 2, 8, 5
+    state = {
+        "in_proj_weight": torch.randn(3 * dim, dim),
+        "pos_bias_u": torch.randn(dim // heads, heads),
+        "pos_bias_v": torch.randn(dim // heads, heads),
+        "linear_pos.weight": torch.randn(dim, dim),
+        "out_proj.weight": torch.randn(dim, dim),
+        "out_proj.bias": torch.randn(dim),
+    }
+    config = RelPosAttention.Config(scale="embed_dim")
+    module = RelPosAttention(dim, heads, 0.0, config)
+    module.load_state_dict(from_speechbrain(state, heads))
+    x = torch.randn(1, frames, dim)
+    shared = RelPosTable(dim)(frames)
+    valid = torch.ones(1, frames, dtype=torch.bool)
+    out = module(x, AttentionContext(valid, None, shared))[0]
+
+    width = dim // heads
+    projected = (x[0] @ state["in_proj_weight"].t()).view(frames, heads, 3 * width)
+    query, key, value = projected.chunk(3, dim=-1)
+    u = state["pos_bias_u"].view(heads, width)
+    v = state["pos_bias_v"].view(heads, width)
+    position = (shared[0] @ state["linear_pos.weight"].t()).view(-1, heads, width)
+    parts = []
+    for h in range(heads):
+        scores = (query[:, h] + u[h]) @ key[:, h].t()
+        for i in range(frames):
+            for j in range(frames):
+                distance = position[frames - 1 - (i - j), h]
+                scores[i, j] = scores[i, j] + (query[i, h] + v[h]) @ distance
+        parts.append((scores / dim**0.5).softmax(dim=1) @ value[:, h])
+    expected = torch.cat(parts, dim=1) @ state["out_proj.weight"].t() + state["out_proj.bias"]
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_that_are_not_speechbrains_are_refused():
+    with pytest.raises(UserError, match="pos_bias_u is missing"):
+        from_speechbrain({"in_proj_weight": torch.zeros(24, 8)}, 1)
 
 
 def test_scale_is_refused_by_name():
