@@ -10,14 +10,10 @@ inputs take.
 """
 
 import argparse
-import multiprocessing
-import resource
-import statistics
-import threading
-import time
 
 import k2
 import torch
+from measuring import alternate, in_a_process, peak_mib
 
 from icefall_attn.rnnt.config import LossConfig
 from icefall_attn.rnnt.lattice import occupation
@@ -60,15 +56,10 @@ def main() -> None:
 def report(vocab: int, kind: str, repeats: int) -> None:
     """One line: both ways on one batch."""
     batch = make_batch(vocab, kind)
-    times = {"k2": [], "ours": []}
-    gradients = {}
-    for _ in range(repeats + 1):
-        for name in times:
-            start = time.perf_counter()
-            gradients[name] = run(name, batch)
-            times[name].append(time.perf_counter() - start)
-    seconds = {name: statistics.median(values[1:]) for name, values in times.items()}
-    memory = {name: in_a_process(peak_memory, name, vocab, kind) for name in times}
+    gradients = {name: run(name, batch) for name in ("k2", "ours")}
+    calls = {name: lambda name=name: run(name, batch) for name in gradients}
+    seconds = alternate(calls, repeats)
+    memory = {name: in_a_process(peak_memory, name, vocab, kind) for name in calls}
     error = max(
         float((a - b).norm() / a.norm())
         for a, b in zip(gradients["k2"], gradients["ours"])
@@ -177,31 +168,10 @@ def peak_memory(name: str, vocab: int, kind: str) -> float:
     batch = make_batch(vocab, kind)
     small = make_batch(20, "random", size=1, frames=20, count=5)
     run(name, small)  # libraries allocate at their first call
-    peak, done = [current_mib()], threading.Event()
-
-    def watch():
-        while not done.is_set():
-            peak[0] = max(peak[0], current_mib())
-            time.sleep(0.0005)
-
-    before = current_mib()
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    gradients = run(name, batch)
-    done.set()
-    watcher.join()
-    own = sum(g.numel() * g.element_size() for g in gradients) / 2**20
-    return peak[0] - before - own  # the gradients themselves are wanted by both
-
-
-def current_mib() -> float:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize() / 2**20
-
-
-def in_a_process(function, *arguments):
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, arguments)
+    inputs = [v for v in batch.values() if v.is_floating_point()]
+    own = sum(v.numel() * v.element_size() for v in inputs) / 2**20
+    # the gradients themselves are wanted by both
+    return peak_mib(lambda: run(name, batch)) - own
 
 
 def recursion(repeats: int) -> None:
@@ -210,13 +180,11 @@ def recursion(repeats: int) -> None:
     px, py = torch.randn(8, 50, 251) - 3, torch.randn(8, 51, 250) - 1
     px[:, :, -1] = float("-inf")
     sizes = torch.full((8,), 50), torch.full((8,), 250)
-    seconds = {"k2": [], "torch": []}
-    for _ in range(4 * repeats):
-        for name in seconds:
-            start = time.perf_counter()
-            occupation(px, py, *sizes, name)
-            seconds[name].append(time.perf_counter() - start)
-    k2_time, torch_time = (statistics.median(v) for v in seconds.values())
+    calls = {
+        name: lambda name=name: occupation(px, py, *sizes, name)
+        for name in ("k2", "torch")
+    }
+    k2_time, torch_time = alternate(calls, 4 * repeats).values()
     print(
         f"recursion: k2 {k2_time * 1e3:.1f} ms, torch {torch_time * 1e3:.1f} ms, torch takes {torch_time / k2_time:.2f} of k2's time"
     )
