@@ -39,7 +39,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     known = list(MECHANISMS)
-    parser.add_argument("--kinds", nargs="+", choices=known, default=known, help="mechanisms")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=known, default=known, help="mechanisms"
+    )
     parser.add_argument(
         "--lengths", type=int, nargs="+", default=[100, 200, 400, 800, 1600, 4000],
         help="frames of 40 ms",
@@ -48,7 +50,9 @@ def main() -> None:
         "--frames", type=int, default=4000, help="of a batch: as many utterances as fit"
     )
     parser.add_argument("--repeats", type=int, default=5, help="measured rounds")
-    parser.add_argument("--output", type=Path, default=Path("attention"), help="OUTPUT.{txt,png}")
+    parser.add_argument(
+        "--output", type=Path, default=Path("attention"), help="OUTPUT.{txt,png}"
+    )
     args = parser.parse_args()
     kinds = ["full"] + [kind for kind in args.kinds if kind != "full"]
     rows = []
@@ -80,7 +84,9 @@ def show(row: Dict[str, Any]) -> str:
     )
 
 
-def measure(kinds: List[str], frames: int, batch: int, repeats: int) -> List[Dict[str, Any]]:
+def measure(
+    kinds: List[str], frames: int, batch: int, repeats: int
+) -> List[Dict[str, Any]]:
     """One row per mechanism, ratios to the first."""
     modules = {kind: Layer(kind, frames, batch) for kind in kinds}
     forward = alternate({kind: m.forward for kind, m in modules.items()}, repeats)
@@ -131,7 +137,9 @@ class Layer:
         """A forward pass."""
         begin_step(self.module, True)
         shared = self.shared(self.x.size(1))
-        context = AttentionContext(self.valid, key_bias(self.valid, self.x.dtype), shared)
+        context = AttentionContext(
+            self.valid, key_bias(self.valid, self.x.dtype), shared
+        )
         return self.module(self.x, context)
 
     def multiply_adds(self) -> float:

@@ -75,7 +75,10 @@ class LinearAttention(nn.Module):
         value = widen(split_heads(self.value(x), self.heads))
         visible = context.valid[:, None, :, None].to(key.dtype)
         key = key * visible
-        factors = [(a.to(key.dtype), b.to(key.dtype)) for a, b in self.multipliers(context.valid)]
+        factors = [
+            (a.to(key.dtype), b.to(key.dtype))
+            for a, b in self.multipliers(context.valid)
+        ]
         out = attend_linearly(
             query, key, value, factors, self.goes_left(query), self.reweighted, self.eps
         )
@@ -249,7 +252,9 @@ class LearnableLinearAttention(LinearAttention):
                         f"lmla.{name} must be one of {', '.join(known)}, not {value!r}"
                     )
             if self.max_length < 1:
-                raise ValueError(f"lmla.max_length must be at least 1, not {self.max_length}")
+                raise ValueError(
+                    f"lmla.max_length must be at least 1, not {self.max_length}"
+                )
 
     def __init__(
         self, dim: int, heads: int, dropout: float, config: Config, layer: int = 0

@@ -56,9 +56,13 @@ class ProbSparseAttention(nn.Module):
                     f"prob_sparse.r_sparse must be above 0 and at most 1, not {self.r_sparse}"
                 )
             if not self.r_sample > 0.0:
-                raise ValueError(f"prob_sparse.r_sample must be above 0, not {self.r_sample}")
+                raise ValueError(
+                    f"prob_sparse.r_sample must be above 0, not {self.r_sample}"
+                )
             if self.n_share < 1:
-                raise ValueError(f"prob_sparse.n_share must be at least 1, not {self.n_share}")
+                raise ValueError(
+                    f"prob_sparse.n_share must be at least 1, not {self.n_share}"
+                )
             choices = {
                 "measure": ("max_mean", "lse"),
                 "selection": ("measure", "random"),
@@ -111,7 +115,9 @@ class ProbSparseAttention(nn.Module):
         return self.out(merge_heads(out))
 
     @torch.no_grad()
-    def choose(self, query: Tensor, key: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+    def choose(
+        self, query: Tensor, key: Tensor, lengths: Tensor
+    ) -> Tuple[Tensor, Tensor]:
         """Which queries attend.
 
         Args:
@@ -126,7 +132,11 @@ class ProbSparseAttention(nn.Module):
         count = torch.ceil(self.r_sparse * lengths.double() - 1e-9).long()
         count = torch.minimum(count.clamp(min=1), lengths)
         if self.random:
-            size = (query.size(0), 1 if self.share_heads else query.size(1), query.size(2))
+            size = (
+                query.size(0),
+                1 if self.share_heads else query.size(1),
+                query.size(2),
+            )
             measure = torch.rand(size, device=query.device)
         else:
             measure = self.measure(query.float(), key.float(), lengths)
@@ -171,7 +181,9 @@ class ProbSparseAttention(nn.Module):
         count = torch.ceil(self.r_sample * torch.log(length)).clamp(min=2.0)
         count = torch.minimum(count, length)
         slots = torch.arange(count.max(), device=lengths.device)
-        within = torch.full([lengths.size(0), slots.size(0)], 0.5, device=lengths.device)
+        within = torch.full(
+            [lengths.size(0), slots.size(0)], 0.5, device=lengths.device
+        )
         if self.training:
             within = torch.rand(within.shape, device=lengths.device)
         position = torch.floor((slots + within) * (length / count).unsqueeze(1))

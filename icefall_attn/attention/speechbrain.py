@@ -7,7 +7,13 @@ from torch import Tensor
 
 from icefall_attn.errors import UserError
 
-NAMES = ("in_proj_weight", "pos_bias_u", "pos_bias_v", "linear_pos.weight", "out_proj.weight")
+NAMES = (
+    "in_proj_weight",
+    "pos_bias_u",
+    "pos_bias_v",
+    "linear_pos.weight",
+    "out_proj.weight",
+)
 
 
 def from_speechbrain(state: Dict[str, Tensor], heads: int) -> Dict[str, Tensor]:

@@ -23,7 +23,7 @@ class SearchConfig:
         64-bit states allow, at most 10.
       nbest: most hypotheses returned per utterance.
       length_norm: modified_beam_search: rank finished hypotheses by log-probability over
-        (number of tokens + 1) instead of by log-probability.
+        (number of tokens + 1), much as icefall does, instead of by log-probability.
     """
 
     method: Literal["greedy_search", "modified_beam_search", "fast_beam_search"] = (
@@ -36,7 +36,7 @@ class SearchConfig:
     max_states: int = 64
     history: int = 0
     nbest: int = 4
-    length_norm: bool = False
+    length_norm: bool = True
 
     def validate(self) -> None:
         """Raises `UserError` when a value has no meaning."""

@@ -48,7 +48,7 @@ def search_options(search: SearchConfig) -> str:
     if search.method == "greedy_search":
         return f"max-sym-per-frame-{search.max_symbols_per_frame}"
     if search.method == "modified_beam_search":
-        norm = "_length-norm" if search.length_norm else ""
+        norm = "" if search.length_norm else "_no-length-norm"
         return f"beam-size-{search.beam_size}{norm}"
     history = f"_history-{search.history}" if search.history else ""
     return (

@@ -78,7 +78,9 @@ def test_both_products_are_one_function(kind, normalizer):
 def test_the_rule_turns_at_the_head_width(kind):
     module = make(kind)
     width = DIM // HEADS
-    assert [module.goes_left(torch.zeros(1, HEADS, n, width)) for n in (width, width + 1)] == [True, False]
+    assert [
+        module.goes_left(torch.zeros(1, HEADS, n, width)) for n in (width, width + 1)
+    ] == [True, False]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,7 +121,9 @@ def test_the_table_learns_from_the_start_and_does_not_decay(init):
     from icefall_attn.training.schedule import FlatOptimizer, OptimConfig
 
     module = make("lmla", max_length=12, init=init)
-    module(torch.randn(1, 12, DIM, dtype=torch.float64), make_context([12], 12)).sum().backward()
+    module(
+        torch.randn(1, 12, DIM, dtype=torch.float64), make_context([12], 12)
+    ).sum().backward()
     share = (module.table.grad.abs() > 0).double().mean()
     assert share > 0.9  # the first row of m_ape stands at 0, where cos is flat
     module.zero_grad()
@@ -127,7 +131,9 @@ def test_the_table_learns_from_the_start_and_does_not_decay(init):
     before, weight = module.table.detach().clone(), module.query.weight.detach().clone()
     optimizer.zero_grad()
     optimizer.step(0.1, 0.0)
-    assert torch.equal(module.table, before) and not torch.equal(module.query.weight, weight)
+    assert torch.equal(module.table, before) and not torch.equal(
+        module.query.weight, weight
+    )
 
 
 def test_longer_than_the_table():
@@ -144,7 +150,11 @@ def test_longer_than_the_table():
 
 @pytest.mark.parametrize("scope, count", [("head", 1), ("model", HEADS)])
 def test_scope_of_the_table(scope, count):
-    assert make("lmla", max_length=7, scope=scope).table.shape == (count, 7, DIM // HEADS)
+    assert make("lmla", max_length=7, scope=scope).table.shape == (
+        count,
+        7,
+        DIM // HEADS,
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -190,7 +200,9 @@ def test_quadratic_and_linear_cost():
         for frames in (64, 128):
             q = torch.rand(1, 1, frames, 4)
             with _Counter() as counter:
-                attend_linearly(q, q, q, [(torch.ones(1), torch.ones(1))], left, True, 1e-6)
+                attend_linearly(
+                    q, q, q, [(torch.ones(1), torch.ones(1))], left, True, 1e-6
+                )
             counts[left, frames] = counter.total
     assert counts[True, 128] > 3.9 * counts[True, 64]
     assert counts[False, 128] <= 2 * counts[False, 64]

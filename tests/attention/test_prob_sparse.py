@@ -36,7 +36,9 @@ def random_heads(batch, frames, width=DIM // HEADS):
 def test_the_published_example():
     """One head without projections: sampled keys, chosen queries and outputs."""
     frozen = json.loads((VECTORS / "probsparse.json").read_text())
-    config = ProbSparseAttention.Config(r_sparse=frozen["r_sparse"], r_sample=frozen["r_sample"])
+    config = ProbSparseAttention.Config(
+        r_sparse=frozen["r_sparse"], r_sample=frozen["r_sample"]
+    )
     module = ProbSparseAttention(4, 1, 0.0, config).double().eval()
     tensors = {n: torch.tensor(frozen[n], dtype=torch.float64)[None] for n in "qkv"}
     for name, layer in zip("qkv", (module.query, module.key, module.value)):
@@ -46,7 +48,9 @@ def test_the_published_example():
     lengths = torch.tensor([6])
     positions, counted = module.sample(lengths)
     assert positions[counted].tolist() == frozen["sampled"]
-    index, active = module.choose(tensors["q"][:, None] * 0.5, tensors["k"][:, None], lengths)
+    index, active = module.choose(
+        tensors["q"][:, None] * 0.5, tensors["k"][:, None], lengths
+    )
     assert index[0, 0][active[0, 0]].tolist() == frozen["selected"]
     out = module(torch.zeros(1, 6, 4, dtype=torch.float64), make_context([6], 6))
     expected = torch.tensor(frozen["out"], dtype=torch.float64)
@@ -68,7 +72,9 @@ def test_all_queries_active_is_full_attention():
     torch.testing.assert_close(grads, wanted)
 
 
-@pytest.mark.parametrize("options", [{}, {"selection": "random"}, {"head_mode": "shared"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"selection": "random"}, {"head_mode": "shared"}]
+)
 def test_numbers_of_active_queries(options):
     module = make(r_sparse=0.4, **options)
     lengths = [11, 1, 5, 0, 3]
@@ -92,7 +98,9 @@ def test_sampled_keys(training):
         own = positions[0][counted[0]].tolist()
         assert len(own) == min(length, max(2, math.ceil(3.0 * math.log(length))))
         assert own == sorted(own) and own[-1] < length
-        if not training:  # one of each part's middle; at random two parts may share a frame
+        if (
+            not training
+        ):  # one of each part's middle; at random two parts may share a frame
             assert len(set(own)) == len(own)
     draws = {tuple(module.sample(torch.tensor([50]))[0][0].tolist()) for _ in range(5)}
     assert (len(draws) > 1) == training
@@ -122,7 +130,9 @@ def test_choosing_has_no_gradient():
     query = torch.randn(1, 10, DIM, dtype=torch.float64, requires_grad=True)
     module.query.forward = lambda x: query
     context = make_context([10], 10)
-    module(torch.randn(1, 10, DIM, dtype=torch.float64), context).pow(2).sum().backward()
+    module(torch.randn(1, 10, DIM, dtype=torch.float64), context).pow(
+        2
+    ).sum().backward()
     index, _ = context.shared
     for head in range(HEADS):
         part = slice(head * 4, head * 4 + 4)
@@ -136,7 +146,9 @@ def test_measures_bound_each_other():
     by_max, by_lse = make(r_sample=100.0), make(r_sample=100.0, measure="lse")
     query, key = random_heads(2, frames), random_heads(2, frames)
     lengths = torch.tensor([frames, frames])
-    low, exact = by_max.measure(query, key, lengths), by_lse.measure(query, key, lengths)
+    low, exact = by_max.measure(query, key, lengths), by_lse.measure(
+        query, key, lengths
+    )
     log = math.log(frames)
     assert (low <= exact + 1e-9).all() and (exact <= low + log + 1e-9).all()
     assert (exact >= log - 1e-9).all()

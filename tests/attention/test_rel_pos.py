@@ -144,7 +144,9 @@ def test_speechbrains_layout_with_several_heads():
                 distance = position[frames - 1 - (i - j), h]
                 scores[i, j] = scores[i, j] + (query[i, h] + v[h]) @ distance
         parts.append((scores / dim**0.5).softmax(dim=1) @ value[:, h])
-    expected = torch.cat(parts, dim=1) @ state["out_proj.weight"].t() + state["out_proj.bias"]
+    expected = (
+        torch.cat(parts, dim=1) @ state["out_proj.weight"].t() + state["out_proj.bias"]
+    )
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
 
 

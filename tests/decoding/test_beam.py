@@ -23,7 +23,9 @@ def test_wide_beam_equals_enumeration(kind, seed):
     model = TinyTransducer(kind, vocab=3, seed=seed)
     lengths = [4, 2, 5, 0]
     encoder_out, lens = random_batch(lengths, seed=seed)
-    wide = SearchConfig("modified_beam_search", beam_size=64, nbest=64)
+    wide = SearchConfig(
+        "modified_beam_search", beam_size=64, nbest=64, length_norm=False
+    )
     results = search(model, encoder_out, lens, wide)
     for b, length in enumerate(lengths):
         expected = sequence_scores(enumerate_alignments(model, encoder_out[b, :length]))
@@ -50,7 +52,9 @@ def test_dead_places_change_nothing(kind, beam_size, monkeypatch):
     monkeypatch.setattr(beam_state, "_top", top)
     model = TinyTransducer(kind, vocab=2, seed=beam_size)
     encoder_out, lens = random_batch([6], seed=beam_size)
-    config = SearchConfig("modified_beam_search", beam_size=beam_size, nbest=beam_size)
+    config = SearchConfig(
+        "modified_beam_search", beam_size=beam_size, nbest=beam_size, length_norm=False
+    )
     found = search(model, encoder_out, lens, config)[0]
     expected = sequence_scores(enumerate_alignments(model, encoder_out[0]))
     assert len(found) == len(expected) == 7
@@ -75,7 +79,7 @@ def test_frames_of_a_peaked_model():
     alignments = enumerate_alignments(model, encoder_out[0])
     best = max(alignments, key=alignments.get)
     assert labels(best)
-    wide = SearchConfig("modified_beam_search", beam_size=64)
+    wide = SearchConfig("modified_beam_search", beam_size=64, length_norm=False)
     first = search(model, encoder_out, lens, wide)[0][0]
     assert first.frames == [t for t, token in enumerate(best) if token != 0]
 
@@ -110,7 +114,9 @@ def test_beam_one_equals_greedy_on_ties(kind):
 def test_hypotheses_are_unique_and_fill_the_beam(kind, beam_size):
     model = TinyTransducer(kind, vocab=4, seed=3)
     encoder_out, lens = random_batch([25, 14], seed=3)
-    config = SearchConfig("modified_beam_search", beam_size=beam_size, nbest=beam_size)
+    config = SearchConfig(
+        "modified_beam_search", beam_size=beam_size, nbest=beam_size, length_norm=False
+    )
     for hypotheses in search(model, encoder_out, lens, config):
         sequences = {tuple(h.tokens) for h in hypotheses}
         assert len(sequences) == len(hypotheses) == beam_size
@@ -149,7 +155,9 @@ def test_silence_gives_the_empty_hypothesis(kind, beam_size, length_norm):
 def test_length_norm_ranks_by_score_per_token(kind):
     model = TinyTransducer(kind, vocab=3, seed=1)
     encoder_out, lens = random_batch([4], seed=2)
-    plain = SearchConfig("modified_beam_search", beam_size=64, nbest=64)
+    plain = SearchConfig(
+        "modified_beam_search", beam_size=64, nbest=64, length_norm=False
+    )
     normed = SearchConfig(
         "modified_beam_search", beam_size=64, nbest=64, length_norm=True
     )
@@ -189,7 +197,9 @@ def test_scorer_is_added_to_symbols_only(kind):
 
     model = TinyTransducer(kind, vocab=3, seed=6)
     encoder_out, lens = random_batch([4, 3], seed=6)
-    config = SearchConfig("modified_beam_search", beam_size=64, nbest=64)
+    config = SearchConfig(
+        "modified_beam_search", beam_size=64, nbest=64, length_norm=False
+    )
     results = modified_beam_search(model, encoder_out, lens, config, [Bigram()])
     for b, length in enumerate([4, 3]):
         exact = sequence_scores(enumerate_alignments(model, encoder_out[b, :length]))

@@ -11,7 +11,9 @@ from icefall_attn.nn.feed_forward import FeedForward, GatedFeedForward
 def test_the_gated_one_has_about_as_many_weights(hidden):
     dim = 256
     weights = lambda module: sum(p.numel() for p in module.parameters() if p.dim() > 1)
-    difference = weights(GatedFeedForward(dim, hidden, 0.0)) - weights(FeedForward(dim, hidden, 0.0))
+    difference = weights(GatedFeedForward(dim, hidden, 0.0)) - weights(
+        FeedForward(dim, hidden, 0.0)
+    )
     assert abs(difference) <= 3 * dim
 
 
@@ -20,4 +22,6 @@ def test_formulas():
     plain, gated = FeedForward(6, 12, 0.0), GatedFeedForward(6, 12, 0.0)
     assert gated.inner.out_features == 8
     torch.testing.assert_close(plain(x), plain.outer(F.silu(plain.inner(x))))
-    torch.testing.assert_close(gated(x), gated.outer(F.silu(gated.gate(x)) * gated.inner(x)))
+    torch.testing.assert_close(
+        gated(x), gated.outer(F.silu(gated.gate(x)) * gated.inner(x))
+    )

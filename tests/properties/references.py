@@ -75,7 +75,11 @@ def prob_sparse(module, x):
         measure = [max(row) - sum(row) / len(row) for row in scores]
         best = sorted(range(frames), key=lambda i: (-measure[i], i))[:count]
         rows = [
-            _weigh([(q * k).sum() * scale for k in key], value) if i in best else value[i]
+            (
+                _weigh([(q * k).sum() * scale for k in key], value)
+                if i in best
+                else value[i]
+            )
             for i, q in enumerate(query)
         ]
         parts.append(torch.stack(rows))
@@ -88,7 +92,10 @@ def _linear(module, x, weight):
     for head, (_, query, key, value) in enumerate(_heads(module, x)):
         rows = []
         for i, q in enumerate(query):
-            weights = [weight(head, i, j, module.psi(q), module.psi(k)) for j, k in enumerate(key)]
+            weights = [
+                weight(head, i, j, module.psi(q), module.psi(k))
+                for j, k in enumerate(key)
+            ]
             total = sum(weights)  # all 0 if psi is: then the result is 0
             total = total if abs(total) > 1e-6 else 1e-6
             rows.append(sum(w * v for w, v in zip(weights, value)) / total)
@@ -102,7 +109,8 @@ def cosformer(module, x):
     return _linear(
         module,
         x,
-        lambda head, i, j, q, k: (q * k).sum() * math.cos(math.pi * (i - j) / (2 * frames)),
+        lambda head, i, j, q, k: (q * k).sum()
+        * math.cos(math.pi * (i - j) / (2 * frames)),
     )
 
 
@@ -124,7 +132,9 @@ def lmla(module, x):
     return _linear(
         module,
         x,
-        lambda head, i, j, q, k: (q * k * torch.cos(table[head % table.size(0), j])).sum(),
+        lambda head, i, j, q, k: (
+            q * k * torch.cos(table[head % table.size(0), j])
+        ).sum(),
     )
 
 

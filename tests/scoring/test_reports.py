@@ -121,7 +121,7 @@ def test_names_differ_where_results_may():
         SearchConfig(max_symbols_per_frame=3),
         SearchConfig("modified_beam_search"),
         SearchConfig("modified_beam_search", beam_size=8),
-        SearchConfig("modified_beam_search", length_norm=True),
+        SearchConfig("modified_beam_search", length_norm=False),
         SearchConfig("fast_beam_search"),
         SearchConfig("fast_beam_search", history=3),
         SearchConfig("fast_beam_search", fast_beam=4.0),
