@@ -71,7 +71,7 @@ class InfiniteModel(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.ones(()))
         self.batches = []
 
-    def forward(self, features, lengths, labels, label_lengths, config):
+    def forward(self, features, lengths, labels, label_lengths, config, inner=None):
         self.batches.append(features.size(0))
         loss = self.weight * features[:, 0, 0].abs()
         loss = loss.masked_fill(features[:, 0, 0] > 100, float("inf"))
