@@ -204,10 +204,10 @@ BAR = """
 import sys
 from icefall_attn.progress import progress_bar
 
+print("out", flush=True)
 for _ in progress_bar(range(4), desc="bar", mininterval=0):
     pass
 print("a warning", file=sys.stderr)
-print("out")
 """
 
 
