@@ -114,15 +114,14 @@ class ProbSparseAttention(nn.Module):
         out = out.masked_fill(~context.valid[:, None, :, None], 0.0)
         return self.out(merge_heads(out))
 
-    @torch.no_grad()
     def choose(
         self, query: Tensor, key: Tensor, lengths: Tensor
     ) -> Tuple[Tensor, Tensor]:
-        """Which queries attend.
+        """Which queries attend; has no gradient, since its inputs are detached.
 
         Args:
-          query: ``(B, H, T', D / H)``, scaled.
-          key: ``(B, H, T', D / H)``.
+          query: ``(B, H, T', D / H)``, scaled, detached.
+          key: ``(B, H, T', D / H)``, detached.
           lengths: ``(B,)``.
 
         Returns:
