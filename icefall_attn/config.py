@@ -45,6 +45,11 @@ class RunConfig:
     optim: OptimConfig = field(default_factory=OptimConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
 
+    def __post_init__(self):
+        self.optim.rate(
+            1, self.train.max_steps
+        )  # a schedule that does not fit says so now
+
 
 def to_dict(config: Any) -> Dict[str, Any]:
     """A config dataclass as plain dictionaries, lists and scalars."""

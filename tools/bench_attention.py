@@ -13,8 +13,9 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, List
 
+from measuring import alternate, in_a_process, peak_mib, positive  # before torch
+
 import torch
-from measuring import alternate, in_a_process, peak_mib
 
 from icefall_attn.attention import (
     MECHANISMS,
@@ -43,13 +44,13 @@ def main() -> None:
         "--kinds", nargs="+", choices=known, default=known, help="mechanisms"
     )
     parser.add_argument(
-        "--lengths", type=int, nargs="+", default=[100, 200, 400, 800, 1600, 4000],
+        "--lengths", type=positive, nargs="+", default=[100, 200, 400, 800, 1600, 4000],
         help="frames of 40 ms",
     )  # fmt: skip
     parser.add_argument(
-        "--frames", type=int, default=4000, help="of a batch: as many utterances as fit"
+        "--frames", type=positive, default=4000, help="of a batch: as many utterances as fit"
     )
-    parser.add_argument("--repeats", type=int, default=5, help="measured rounds")
+    parser.add_argument("--repeats", type=positive, default=5, help="measured rounds")
     parser.add_argument(
         "--output", type=Path, default=Path("attention"), help="OUTPUT.{txt,png}"
     )

@@ -2,8 +2,8 @@
 """The pruned transducer loss against the plain use of k2's five functions: time and peak memory.
 
 Both compute the same from the same inputs, forward and backward of the joiner's output layer and
-the losses, in alternation in one run. Memory is that of a fresh process each, above what its
-inputs take.
+the losses, in alternation in one run. Memory is that of a fresh process each, above what inputs
+and gradients take, which both ways need.
 
     tools/bench_rnnt.py                          # B 8, T' 250, U 50, R 5, J 512, V 500 and 5000
     tools/bench_rnnt.py --occupations trained    # a lattice as peaked as a trained model's
@@ -11,9 +11,10 @@ inputs take.
 
 import argparse
 
+from measuring import alternate, in_a_process, peak_mib, positive  # before torch
+
 import k2
 import torch
-from measuring import alternate, in_a_process, peak_mib
 
 from icefall_attn.rnnt.config import LossConfig
 from icefall_attn.rnnt.lattice import occupation
@@ -28,7 +29,7 @@ def main() -> None:
     )
     parser.add_argument(
         "--vocab",
-        type=int,
+        type=positive,
         nargs="+",
         default=[500, 5000],
         help="numbers of tokens (default: 500 5000)",
@@ -41,7 +42,7 @@ def main() -> None:
         help="how peaked the lattice is (default: both)",
     )
     parser.add_argument(
-        "--repeats", type=int, default=5, help="of each measurement (default: 5)"
+        "--repeats", type=positive, default=5, help="of each measurement (default: 5)"
     )
     args = parser.parse_args()
     print(

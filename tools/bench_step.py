@@ -16,6 +16,8 @@ import resource
 import statistics
 import time
 
+from measuring import positive  # before torch
+
 import bench_rnnt
 import torch
 from torch import nn
@@ -103,7 +105,7 @@ def parse_args() -> argparse.Namespace:
         help="mechanism (default: rel_pos)",
     )
     parser.add_argument(
-        "--steps", type=int, default=10, help="measured steps (default: 10)"
+        "--steps", type=positive, default=10, help="measured steps (default: 10)"
     )
     parser.add_argument(
         "--loss",
@@ -111,7 +113,7 @@ def parse_args() -> argparse.Namespace:
         default="fused",
         help="ours, or the plain use of k2's functions",
     )
-    parser.add_argument("--vocab", type=int, help="tokens (default: 500, small: 30)")
+    parser.add_argument("--vocab", type=positive, help="tokens (default: 500, small: 30)")
     parser.add_argument(
         "--dropout", type=float, default=0.1, help="of the encoder (default: 0.1)"
     )

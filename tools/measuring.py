@@ -1,11 +1,14 @@
 """What the benchmarks share: memory of a call, in a fresh process; times in alternation."""
 
+import argparse
 import multiprocessing
 import resource
 import statistics
 import threading
 import time
 from typing import Any, Callable, Dict, List
+
+import icefall_attn.bin  # noqa: F401  (sets up the process, before torch is imported)
 
 
 def peak_mib(call: Callable[[], Any]) -> float:
@@ -51,3 +54,10 @@ def alternate(calls: Dict[str, Callable[[], Any]], repeats: int) -> Dict[str, fl
             call()
             times[name].append(time.perf_counter() - start)
     return {name: statistics.median(values[1:]) for name, values in times.items()}
+
+
+def positive(text: str) -> int:
+    """A command line's whole number of 1 or more."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)

@@ -21,8 +21,8 @@ def join_cells(
 
     ``logits = W tanh(encoder[t] + predictor[u]) + b`` is computed, normalised and read in
     chunks; the backward pass computes a chunk again. Cells of which it needs little are left out
-    there: with ``negligible = e``, those whose gradient is below e times the largest. The norm of
-    what is lost is at most the share of their sum in the whole sum of gradients.
+    there: with ``negligible = e``, those whose gradient is below e times the largest. What is lost is
+    at most the sum of their gradients times the largest norm of a cell's Jacobian.
 
     Args:
       encoder: ``(B, T', J)`` projected encoder output.
@@ -34,7 +34,7 @@ def join_cells(
       negligible: see above.
 
     Returns:
-      Two ``(B, T', R)`` float32 tensors: blank, next label (that of the last position is
+      Two ``(B, T', R)`` tensors, at least float32: blank, next label (that of the last position is
       meaningless and must not be used).
     """
     return _JoinCells.apply(
@@ -48,11 +48,12 @@ class _JoinCells(torch.autograd.Function):
         frame, position, label = _cells(encoder, predictor, labels, ranges)
         enc, pred = encoder.flatten(0, 1), predictor.flatten(0, 1)
         count = frame.numel()
-        blank_out = torch.empty(count, dtype=torch.float32, device=enc.device)
+        dtype = torch.promote_types(enc.dtype, torch.float32)
+        blank_out = torch.empty(count, dtype=dtype, device=enc.device)
         label_out, norm = torch.empty_like(blank_out), torch.empty_like(blank_out)
         for part in _chunks(count, weight.size(0)):
             hidden = torch.tanh(enc[frame[part]] + pred[position[part]])
-            logits = torch.addmm(bias, hidden, weight.t()).float()
+            logits = torch.addmm(bias, hidden, weight.t()).to(norm.dtype)
             norm[part] = logits.logsumexp(1)
             blank_out[part] = logits[:, 0] - norm[part]
             label_out[part] = (
@@ -76,7 +77,7 @@ class _JoinCells(torch.autograd.Function):
             cell = cells[part]
             at, after = frame[cell], position[cell]
             hidden = torch.tanh(enc[at] + pred[after])
-            logits = torch.addmm(bias, hidden, weight.t()).float()
+            logits = torch.addmm(bias, hidden, weight.t()).to(norm.dtype)
             blank, other = grad_blank[cell], grad_label[cell]
             grad = logits.sub_(norm[cell, None]).exp_().mul_(-(blank + other)[:, None])
             grad[:, 0] += blank

@@ -115,6 +115,8 @@ def load_experiment(
     from icefall_attn.transducer.model import Transducer
 
     directory = Path(exp_dir)
+    if not directory.is_dir():
+        raise UserError(f"no experiment directory {exp_dir}")
     if checkpoint is not None:
         paths, name = [directory / checkpoint], checkpoint.removesuffix(".pt")
     else:

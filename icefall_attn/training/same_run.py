@@ -72,9 +72,9 @@ def check_same_run(
 
 def _free_of_bounds(old: Dict[str, Any], config: RunConfig) -> Dict[str, Any]:
     new = to_dict(config)
-    if (
-        new["optim"]["schedule"] == "noam"
-    ):  # only there does the bound change no learning rate
+    # where the bound decides neither a learning rate nor the weight of a CTC loss
+    heads = new["model"]["ctc"] or new["model"]["inter_ctc_layer"] > 0
+    if new["optim"]["schedule"] == "noam" and not heads:
         new["train"]["max_steps"] = old["train"]["max_steps"]
     return new
 

@@ -45,6 +45,20 @@ class OptimConfig:
             raise ValueError(
                 f"optim.warm_steps must be at least 1, not {self.warm_steps}"
             )
+        if not self.lr > 0 or not self.eps > 0:
+            raise ValueError(
+                f"optim.lr and optim.eps must be above 0, not {self.lr} and {self.eps}"
+            )
+        for name in ("weight_decay", "clip_norm"):
+            if getattr(self, name) < 0:
+                raise ValueError(
+                    f"optim.{name} must not be negative, but is {getattr(self, name)}"
+                )
+        for name in ("beta1", "beta2"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(
+                    f"optim.{name} must be from 0 to below 1, not {getattr(self, name)}"
+                )
 
     def rate(self, step: int, max_steps: int) -> float:
         """The learning rate of ``step``, counted from 1."""

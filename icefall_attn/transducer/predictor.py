@@ -36,6 +36,11 @@ class PredictorConfig:
             raise ValueError(
                 f"predictor.kind must be one of {', '.join(PREDICTORS)}, not {self.kind!r}"
             )
+        for name in ("dim", "num_layers", "context_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"predictor.{name} must be at least 1, not {getattr(self, name)}"
+                )
 
 
 class LstmPredictor(nn.Module):
@@ -74,10 +79,6 @@ class StatelessPredictor(nn.Module):
 
     def __init__(self, vocab_size: int, config: PredictorConfig):
         super().__init__()
-        if config.context_size < 1:
-            raise ValueError(
-                f"context_size must be at least 1, not {config.context_size}"
-            )
         self.context_size = config.context_size
         self.embedding = nn.Embedding(vocab_size, config.dim)
         self.dropout = Dropout(config.dropout)

@@ -178,13 +178,21 @@ def test_another_run_is_refused_by_name(
 
 
 def test_what_changes_nothing_may_be_changed(corpus_dir, tokenizer, tmp_path):
-    make_trainer(corpus_dir, tmp_path / "exp", tokenizer, max_steps=2).run()
+    plain = set_option("model.ctc", False)  # the bound decides the weight of a CTC loss
+
+    def with_worker(config):
+        plain(config)
+        config.data.num_workers = 1
+
+    make_trainer(corpus_dir, tmp_path / "exp", tokenizer, plain, max_steps=2).run()
     more = make_trainer(
-        corpus_dir, tmp_path / "exp", tokenizer, set_option("data.num_workers", 1), max_steps=4,
-        log_every=1,
-    )  # fmt: skip
+        corpus_dir, tmp_path / "exp", tokenizer, with_worker, max_steps=4, log_every=1
+    )
     more.run()
     assert more.progress.step == 4
+    make_trainer(corpus_dir, tmp_path / "ctc", tokenizer, max_steps=2).run()
+    with pytest.raises(UserError, match="train.max_steps was 2, now 4"):
+        make_trainer(corpus_dir, tmp_path / "ctc", tokenizer, max_steps=4)
     cosine = set_option("optim.schedule", "cosine")
     make_trainer(corpus_dir, tmp_path / "other", tokenizer, cosine, max_steps=6).run()
     with pytest.raises(UserError, match="train.max_steps was 6, now 8"):
