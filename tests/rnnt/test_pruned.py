@@ -457,3 +457,19 @@ def test_scales_over_time():
     assert [config.pruned_scale(s) for s in (0, 9, 10, 19, 20)] == [0, 0, 0.1, 0.1, 1]
     assert config.ctc_scale_at(0) == 0.7 and abs(config.ctc_scale_at(0.5) - 0.5) < 1e-9
     assert abs(config.ctc_scale_at(2.0) - 0.3) < 1e-9
+
+
+def test_equals_torchaudio():
+    functional = pytest.importorskip("torchaudio.functional")
+    inputs = Inputs(counts=(6, 4, 2), lengths=(14, 9, 5))
+    hidden = torch.tanh(inputs.encoder[:, :, None] + inputs.predictor[:, None])
+    logits = inputs.output(hidden)
+    expected = functional.rnnt_loss(
+        logits,
+        inputs.labels.int(),
+        inputs.lengths.int(),
+        inputs.counts.int(),
+        blank=0,
+        reduction="none",
+    )
+    close(inputs.full(backend="torch"), expected)
