@@ -1,26 +1,17 @@
 """The losses against all alignments one by one, against k2, and in the cases that break others."""
 
-import sys
 from itertools import product
 
 import pytest
 import torch
+from rnnt.loss_inputs import BACKENDS, Inputs, close, grads
 from torch import nn
 
-from icefall_attn.errors import UserError
 from icefall_attn.rnnt import lattice
 from icefall_attn.rnnt.config import LossConfig
-from icefall_attn.rnnt.joined import join_cells
-from icefall_attn.rnnt.pruned import full_loss, pruned_transducer_loss, simple_loss
+from icefall_attn.rnnt.pruned import full_loss, simple_loss
 from icefall_attn.rnnt.ranges import covering_range
 
-BACKENDS = [
-    pytest.param(
-        "k2",
-        marks=pytest.mark.skipif(bool(lattice.why_no_k2()), reason=lattice.why_no_k2()),
-    ),
-    "torch",
-]
 TYPES = ["regular", "modified", "constrained"]
 
 
@@ -81,77 +72,6 @@ def test_gradients_by_differences():
     assert torch.autograd.gradcheck(
         lambda x: full_loss(x, labels, counts, lengths, config), logits
     )
-
-
-class Inputs:
-    """A ragged batch: an empty transcript, more labels than others have frames."""
-
-    def __init__(self, counts=(6, 7, 1, 0), lengths=(12, 7, 5, 3), vocab=9, dim=6):
-        size, u, t = len(counts), max(counts), max(lengths)
-        make = lambda *shape: torch.randn(*shape, requires_grad=True)
-        self.am, self.lm = make(size, t, vocab), make(size, u + 1, vocab)
-        self.encoder, self.predictor = make(size, t, dim), make(size, u + 1, dim)
-        self.output = nn.Linear(dim, vocab)
-        self.labels = torch.randint(1, vocab, (size, u))
-        self.counts, self.lengths = torch.tensor(counts), torch.tensor(lengths)
-
-    def losses(self, **options):
-        return pruned_transducer_loss(
-            simple_encoder=self.am,
-            simple_predictor=self.lm,
-            encoder=self.encoder,
-            predictor=self.predictor,
-            output=self.output,
-            labels=self.labels,
-            label_lengths=self.counts,
-            lengths=self.lengths,
-            config=LossConfig(**{"negligible": 0.0, **options}),
-        )
-
-    def full(self, **options):
-        hidden = torch.tanh(self.encoder[:, :, None] + self.predictor[:, None])
-        config = LossConfig(**options)
-        return full_loss(
-            self.output(hidden), self.labels, self.counts, self.lengths, config
-        )
-
-    @property
-    def tensors(self):
-        return [
-            self.am,
-            self.lm,
-            self.encoder,
-            self.predictor,
-            *self.output.parameters(),
-        ]
-
-    def row(self, index):
-        """One utterance alone, without padding."""
-        alone = Inputs.__new__(Inputs)
-        u, t, pick = (
-            int(self.counts[index]),
-            int(self.lengths[index]),
-            slice(index, index + 1),
-        )
-        alone.am, alone.encoder = self.am[pick, :t], self.encoder[pick, :t]
-        alone.lm, alone.predictor = (
-            self.lm[pick, : u + 1],
-            self.predictor[pick, : u + 1],
-        )
-        alone.labels, alone.output = self.labels[pick, :u], self.output
-        alone.counts, alone.lengths = self.counts[pick], self.lengths[pick]
-        return alone
-
-
-def close(one, other, rtol=1e-4, atol=1e-5):
-    torch.testing.assert_close(one, other, rtol=rtol, atol=atol)
-
-
-def grads(loss, tensors):
-    found = torch.autograd.grad(
-        loss.sum(), tensors, retain_graph=True, allow_unused=True
-    )
-    return [torch.zeros_like(t) if g is None else g for g, t in zip(found, tensors)]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -299,68 +219,6 @@ def test_one_token_is_blank_alone():
         close(loss, torch.zeros(2))
 
 
-@pytest.mark.parametrize("negligible", [1e-3, 1e-2, 0.1])
-def test_leaving_cells_out_costs_no_more_than_it_says(negligible):
-    """The output layer's bias: a cell's Jacobian there has at most the norm sqrt(2)."""
-    inputs = Inputs(counts=(9, 8), lengths=(30, 24), vocab=20)
-    ranges = torch.randint(0, 10, (2, 30, 4))
-    bias = inputs.output.bias
-    arguments = (
-        inputs.encoder,
-        inputs.predictor,
-        inputs.output.weight,
-        bias,
-        inputs.labels,
-        ranges,
-    )
-    upstream = (
-        torch.rand(2, 2, 30, 4) ** 8
-    )  # few cells carry nearly all, as in a trained model
-    found = []
-    for limit in (0.0, negligible):
-        pair = join_cells(*arguments, limit)
-        loss = (upstream[0] * pair[0] + upstream[1] * pair[1]).sum()
-        found.append(torch.autograd.grad(loss, bias)[0])
-    size = upstream.sum(0)
-    left_out = size[size <= negligible * size.max()]
-    assert 0 < len(left_out) < size.numel()
-    lost = (found[0] - found[1]).norm()
-    assert 0 < lost <= 2**0.5 * left_out.sum() + 1e-5
-
-
-def test_gradients_of_joined_cells_by_differences():
-    """In float64, through chunks of a few cells."""
-    make = lambda *shape: torch.randn(*shape, dtype=torch.float64, requires_grad=True)
-    labels, ranges = torch.tensor([[1, 3], [2, 2]]), torch.randint(0, 3, (2, 4, 2))
-    tensors = make(2, 4, 3), make(2, 3, 3), make(5, 3), make(5)
-    assert torch.autograd.gradcheck(lambda *x: join_cells(*x, labels, ranges), tensors)
-
-
-def test_joined_cells_are_the_joiner_itself(monkeypatch):
-    from icefall_attn.rnnt import joined
-
-    monkeypatch.setattr(joined, "CHUNK", 40)  # many small pieces
-    inputs = Inputs()
-    ranges = torch.randint(0, 8, (4, 12, 3))
-    got = join_cells(
-        inputs.encoder,
-        inputs.predictor,
-        inputs.output.weight,
-        inputs.output.bias,
-        inputs.labels,
-        ranges,
-    )
-    batch = torch.arange(4)[:, None, None]
-    hidden = torch.tanh(inputs.encoder[:, :, None] + inputs.predictor[batch, ranges])
-    log_probs = inputs.output(hidden).log_softmax(3)
-    following = torch.nn.functional.pad(inputs.labels, (0, 1))[batch, ranges]
-    wanted = log_probs[..., 0], log_probs.gather(3, following[..., None]).squeeze(3)
-    close(got, wanted)
-    weight = torch.randn(2, 4, 12, 3)
-    sums = [(weight[0] * pair[0] + weight[1] * pair[1]).sum() for pair in (got, wanted)]
-    close(grads(sums[0], inputs.tensors[2:]), grads(sums[1], inputs.tensors[2:]))
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_delay_penalty_is_its_definition(backend):
     """p ((T' - 1) / 2 - t) on every label emitted at frame t."""
@@ -380,49 +238,6 @@ def test_delay_penalty_is_its_definition(backend):
         )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_fast_emit_raises_the_gradient_of_labels(backend):
-    inputs = Inputs()
-    px = torch.randn(4, 7, 13, requires_grad=True)
-    py = torch.randn(4, 8, 12, requires_grad=True)
-    results = [
-        lattice.total_score(px, py, inputs.counts, inputs.lengths, backend, fast_emit)
-        for fast_emit in (0.0, 0.5)
-    ]
-    assert torch.equal(*results)
-    plain, raised = (grads(r, [px, py]) for r in results)
-    close(raised[0], 1.5 * plain[0])
-    close(raised[1], plain[1])
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_occupations_are_probabilities(backend):
-    """Every frame is left by exactly one blank; every label is emitted once."""
-    px, py = torch.randn(3, 5, 9), torch.randn(3, 6, 8)
-    px[:, :, -1] = float("-inf")
-    counts, lengths = torch.tensor([5, 2, 0]), torch.tensor([8, 6, 4])
-    for index, frames in enumerate(lengths.tolist()):
-        px[index, :, frames] = float("-inf")
-    _, label, blank = lattice.occupation(px, py, counts, lengths, backend)
-    for index, (count, frames) in enumerate(zip(counts.tolist(), lengths.tolist())):
-        close(blank[index].sum(0)[:frames], torch.ones(frames))
-        close(label[index].sum(1)[:count], torch.ones(count))
-        assert (
-            blank[index, count + 1 :].abs().sum() == 0
-            and blank[index, :, frames:].abs().sum() == 0
-        )
-
-
-def test_long_lattices_keep_their_digits():
-    """Thousands of frames whose arcs differ by hundreds of nats."""
-    px, py = 50 * torch.randn(1, 300, 3001), 50 * torch.randn(1, 301, 3000) - 100
-    px[:, :, -1] = float("-inf")
-    sizes = torch.tensor([300]), torch.tensor([3000])
-    total, _, blank = lattice.occupation(px.double(), py.double(), *sizes, "torch")
-    assert torch.isfinite(total).all()
-    close(blank[0].sum(0), torch.ones(3000, dtype=torch.float64), rtol=1e-6)
-
-
 def test_float32_inside_autocast():
     inputs = Inputs()
     expected = inputs.losses()
@@ -431,25 +246,6 @@ def test_float32_inside_autocast():
     assert got[0].dtype == got[1].dtype == torch.float32
     close(got[0], expected[0], rtol=1e-6)  # the lattice knows nothing of autocast
     close(got[1], expected[1], rtol=2e-2, atol=2e-2)  # the joiner does
-
-
-def test_a_k2_that_cannot_be_used_is_named(monkeypatch):
-    monkeypatch.setattr(
-        lattice, "why_no_k2", lambda device: f"k2 is broken on {device}"
-    )
-    assert lattice.choose_backend("auto") == "torch"
-    with pytest.raises(UserError, match="k2 is broken on cuda; use loss.backend=torch"):
-        lattice.choose_backend("k2", "cuda")
-
-
-def test_a_k2_for_another_torch_is_a_reason(monkeypatch, tmp_path):
-    """k2 raises errors of its own at import; nothing of ours may die of that."""
-    (tmp_path / "k2.py").write_text("raise RuntimeError('wrong torch')")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "k2", raising=False)
-    lattice.why_no_k2.cache_clear()
-    assert "wrong torch" in lattice.why_no_k2()
-    lattice.why_no_k2.cache_clear()
 
 
 def test_scales_over_time():
