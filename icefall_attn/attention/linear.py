@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from icefall_attn.attention.masking import merge_heads, split_heads
+from icefall_attn.attention.projections import Projections
 from icefall_attn.attention.registry import AttentionContext, register
 
 KERNELS = ("elu1", "relu", "sigmoid", "exp")
@@ -49,7 +49,7 @@ class LinearConfig:
                 )
 
 
-class LinearAttention(nn.Module):
+class LinearAttention(Projections):
     """What the linear mechanisms share; one adds `multipliers`."""
 
     uses_input_positions = True
@@ -57,22 +57,16 @@ class LinearAttention(nn.Module):
     def __init__(
         self, dim: int, heads: int, dropout: float, config: LinearConfig, layer: int = 0
     ):
-        super().__init__()
-        self.heads = heads
+        super().__init__(dim, heads)
         self.kernel, self.product = config.kernel, config.product
         self.reweighted = config.normalizer == "reweighted"
         self.eps = 1e-6
-        self.query = nn.Linear(dim, dim)
-        self.key = nn.Linear(dim, dim)
-        self.value = nn.Linear(dim, dim)
-        self.out = nn.Linear(dim, dim)
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
         # in float32 even under autocast: sums over thousands of frames leave float16's range
-        query = self.psi(widen(split_heads(self.query(x), self.heads)))
-        key = self.psi(widen(split_heads(self.key(x), self.heads)))
-        value = widen(split_heads(self.value(x), self.heads))
+        query, key, value = self.project(x)
+        query, key, value = self.psi(widen(query)), self.psi(widen(key)), widen(value)
         visible = context.valid[:, None, :, None].to(key.dtype)
         key = key * visible
         factors = [
@@ -82,7 +76,7 @@ class LinearAttention(nn.Module):
         out = attend_linearly(
             query, key, value, factors, self.goes_left(query), self.reweighted, self.eps
         )
-        return self.out(merge_heads(out * visible).to(x.dtype))
+        return self.leave((out * visible).to(x.dtype))
 
     def psi(self, x: Tensor) -> Tensor:
         """The kernel, at least 0 everywhere."""

@@ -5,19 +5,16 @@ from dataclasses import dataclass
 from typing import Tuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from icefall_attn.attention.masking import (
-    attention_weights,
-    merge_heads,
-    split_heads,
-)
+from icefall_attn.attention.masking import attention_weights
+from icefall_attn.attention.projections import Projections
 from icefall_attn.attention.registry import AttentionContext, register
 from icefall_attn.nn.dropout import Dropout
 
 
 @register("prob_sparse")
-class ProbSparseAttention(nn.Module):
+class ProbSparseAttention(Projections):
     """Wang et al. 2021, "Efficient Conformer with prob-sparse attention", eq. 10 to 12.
 
     A query's sparsity is measured on a few sampled keys. The share ``r_sparse`` of an
@@ -78,25 +75,19 @@ class ProbSparseAttention(nn.Module):
     def __init__(
         self, dim: int, heads: int, dropout: float, config: Config, layer: int = 0
     ):
-        super().__init__()
-        self.heads = heads
+        super().__init__(dim, heads)
         self.scale = 1.0 / math.sqrt(dim // heads)
         self.r_sparse, self.r_sample = config.r_sparse, config.r_sample
         self.by_max = config.measure == "max_mean"
         self.random = config.selection == "random"
         self.share_heads = config.head_mode == "shared"
         self.chooses = layer % config.n_share == 0
-        self.query = nn.Linear(dim, dim)
-        self.key = nn.Linear(dim, dim)
-        self.value = nn.Linear(dim, dim)
-        self.out = nn.Linear(dim, dim)
         self.weights_dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
-        query = split_heads(self.query(x) * self.scale, self.heads)
-        key = split_heads(self.key(x), self.heads)
-        value = split_heads(self.value(x), self.heads)
+        query, key, value = self.project(x)
+        query = query * self.scale
         if self.chooses:
             lengths = context.valid.sum(dim=1)
             index, active = self.choose(query.detach(), key.detach(), lengths)
@@ -112,7 +103,7 @@ class ProbSparseAttention(nn.Module):
         attended = torch.where(active.unsqueeze(3), attended, value.gather(2, place))
         out = value.scatter(2, place, attended)
         out = out.masked_fill(~context.valid[:, None, :, None], 0.0)
-        return self.out(merge_heads(out))
+        return self.leave(out)
 
     def choose(
         self, query: Tensor, key: Tensor, lengths: Tensor

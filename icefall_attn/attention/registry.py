@@ -16,7 +16,7 @@ Nothing else has to be touched: every file of this package is imported with it, 
 line, the configuration and the encoder read the registry.
 """
 
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import field, make_dataclass
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Type
 
 from torch import Tensor, nn

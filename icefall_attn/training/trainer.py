@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Iterable, Iterator, List
 
-import torch
 from torch import nn
 
 from icefall_attn.config import RunConfig, to_dict
