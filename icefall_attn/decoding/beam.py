@@ -9,7 +9,7 @@ from icefall_attn.decoding.beam_state import Beam
 from icefall_attn.decoding.config import SearchConfig
 from icefall_attn.decoding.frames import active_counts, by_falling_length
 from icefall_attn.decoding.histories import Histories, start_predictor
-from icefall_attn.decoding.results import Hypothesis
+from icefall_attn.decoding.results import Hypothesis, rank
 
 
 class Scorer(Protocol):
@@ -85,15 +85,5 @@ def modified_beam_search(
 
     results: List[List[Hypothesis]] = [[] for _ in range(len(order))]
     for utterance, hypotheses in zip(order.tolist(), beam.finish()):
-        results[utterance] = _rank(hypotheses, config)
+        results[utterance] = rank(hypotheses, config)
     return results
-
-
-def _rank(hypotheses: List[Hypothesis], config: SearchConfig) -> List[Hypothesis]:
-    def key(hypothesis: Hypothesis) -> float:
-        if not config.length_norm:
-            return hypothesis.score
-        # The + 1 stands for the end of the sentence; an empty hypothesis may win.
-        return hypothesis.score / (len(hypothesis.tokens) + 1)
-
-    return sorted(hypotheses, key=key, reverse=True)[: config.nbest]

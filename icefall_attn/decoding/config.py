@@ -22,8 +22,9 @@ class SearchConfig:
         predictor's own context size if it has one, otherwise the longest history that k2's
         64-bit states allow, at most 10.
       nbest: most hypotheses returned per utterance.
-      length_norm: modified_beam_search: rank finished hypotheses by log-probability over
-        (number of tokens + 1), much as icefall does, instead of by log-probability.
+      length_norm: modified_beam_search, fast_beam_search: rank finished hypotheses by
+        log-probability over (number of tokens + 1), much as icefall does, instead of by
+        log-probability.
     """
 
     method: Literal["greedy_search", "modified_beam_search", "fast_beam_search"] = (

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from icefall_attn.decoding.config import SearchConfig
 from icefall_attn.decoding.contexts import Contexts
-from icefall_attn.decoding.lattice import lattice_nbest
-from icefall_attn.decoding.results import Hypothesis
+from icefall_attn.decoding.lattice import add_up_paths, lattice_nbest
+from icefall_attn.decoding.results import Hypothesis, rank
 from icefall_attn.errors import UserError
 
 #: States of k2.trivial_graph: one with a loop for every symbol, and the final one.
@@ -33,8 +33,9 @@ def fast_beam_search(
       model, encoder_out (B, T', D), lengths (B,), config: see `search`.
 
     Returns:
-      Up to ``config.nbest`` hypotheses per utterance with different tokens, best first; a
-      score is that of the hypothesis's best path in the lattice.
+      Up to ``config.nbest`` hypotheses per utterance with different tokens: those of the best
+      paths of the lattice, ranked like `modified_beam_search` ranks by what all their paths in the
+      lattice add up to. Frames of tokens are those of the best path.
 
     Raises:
       UserError: k2 cannot be imported or has no CUDA for a model on a GPU; ``history`` is
@@ -73,7 +74,9 @@ def fast_beam_search(
         streams.advance(log_probs)
     streams.terminate_and_flush_to_streams()
     lattice = streams.format_output((lengths + 1).tolist(), allow_partial=True)
-    return lattice_nbest(lattice, config.nbest)
+    found = lattice_nbest(lattice, config.nbest)
+    add_up_paths(lattice, found)
+    return [rank(hypotheses, config) for hypotheses in found]
 
 
 def history_length(model, config: SearchConfig) -> int:

@@ -17,7 +17,7 @@ def lattice_nbest(lattice, nbest: int) -> List[List[Hypothesis]]:
       nbest: most hypotheses per lattice.
 
     Returns:
-      Hypotheses of each lattice, best first.
+      Hypotheses of each lattice, best first; a score is that of the best path.
     """
     shape = lattice.arcs.shape()
     states = shape.row_splits(1).tolist()
@@ -33,6 +33,34 @@ def lattice_nbest(lattice, nbest: int) -> List[List[Hypothesis]]:
         # Nothing is found only if the model's output was not a number.
         results.append(graph.search(nbest) or [Hypothesis(score=-torch.inf)])
     return results
+
+
+def add_up_paths(lattice, results: List[List[Hypothesis]]) -> None:
+    """Makes each hypothesis's score the log-sum of its paths in the lattice.
+
+    Args:
+      lattice: see `lattice_nbest`.
+      results: its answer, changed in place.
+    """
+    import k2
+
+    # Only one path spells nothing: its score is right already.
+    owners = [(i, h) for i, found in enumerate(results) for h in found if h.tokens]
+    if not owners:
+        return
+    device = lattice.device
+    sequences = k2.linear_fsa([h.tokens for _, h in owners], device)
+    paths = k2.intersect_device(
+        k2.arc_sort(lattice),
+        k2.add_epsilon_self_loops(sequences),
+        torch.tensor([i for i, _ in owners], dtype=torch.int32, device=device),
+        sorted_match_a=True,
+    )
+    totals = k2.top_sort(k2.connect(paths)).get_tot_scores(
+        use_double_scores=True, log_semiring=True
+    )
+    for (_, hypothesis), total in zip(owners, totals.tolist()):
+        hypothesis.score = total
 
 
 class _Lattice:

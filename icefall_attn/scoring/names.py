@@ -47,11 +47,11 @@ def search_options(search: SearchConfig) -> str:
     """The options that change what a method finds, in icefall's words."""
     if search.method == "greedy_search":
         return f"max-sym-per-frame-{search.max_symbols_per_frame}"
+    norm = "" if search.length_norm else "_no-length-norm"
     if search.method == "modified_beam_search":
-        norm = "" if search.length_norm else "_no-length-norm"
         return f"beam-size-{search.beam_size}{norm}"
     history = f"_history-{search.history}" if search.history else ""
     return (
         f"beam-{search.fast_beam}_max-contexts-{search.max_contexts}"
-        f"_max-states-{search.max_states}{history}"
+        f"_max-states-{search.max_states}{history}{norm}"
     )

@@ -5,7 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from decoding_helpers import TinyTransducer, enumerate_alignments, labels, random_batch
+from decoding_helpers import (
+    TinyTransducer,
+    enumerate_alignments,
+    labels,
+    random_batch,
+    sequence_scores,
+)
 
 from icefall_attn.decoding import SearchConfig, search
 from icefall_attn.decoding.fast_beam import history_length
@@ -14,25 +20,30 @@ from icefall_attn.errors import UserError
 k2 = pytest.importorskip("k2")
 
 EXACT = SearchConfig(
-    "fast_beam_search", fast_beam=1e4, max_contexts=10000, max_states=10000, nbest=5
+    "fast_beam_search",
+    fast_beam=1e4,
+    max_contexts=10000,
+    max_states=10000,
+    nbest=5,
+    length_norm=False,
 )
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_equals_exact_best_path(kind, seed):
+def test_finds_the_exact_best_path(kind, seed):
     """With histories as long as the utterance the LSTM search is exact, too."""
     model = TinyTransducer(kind, vocab=4, seed=seed)
     lengths = [5, 2, 4, 1, 0]
     encoder_out, lens = random_batch(lengths, seed=seed)
-    results = search(model, encoder_out, lens, EXACT)
+    results = search(model, encoder_out, lens, replace(EXACT, history=6))
     on_last = 0
     for b, length in enumerate(lengths):
         alignments = enumerate_alignments(model, encoder_out[b, :length])
         best = max(alignments, key=alignments.get)
-        first = results[b][0]
-        assert tuple(first.tokens) == labels(best)
-        assert first.frames == [t for t, token in enumerate(best) if token != 0]
-        assert first.score == pytest.approx(alignments[best], abs=1e-4)
+        found = {tuple(h.tokens): h for h in results[b]}[labels(best)]
+        assert found.frames == [t for t, token in enumerate(best) if token != 0]
+        total = sequence_scores(alignments)[labels(best)]
+        assert found.score == pytest.approx(total, abs=1e-4)
         on_last += bool(best and best[-1] != 0)
     assert on_last > 0  # a symbol on the last frame is among the cases
 
@@ -50,21 +61,44 @@ def test_symbol_on_the_last_frame_only(kind):
     assert results[0][0].frames == [3]
 
 
+@pytest.mark.parametrize("length_norm", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_nbest_is_exact(kind, seed):
-    """Each token sequence once, ranked by its best alignment."""
+def test_nbest_is_exact(kind, seed, length_norm):
+    """The sequences of the best alignments, each once, ranked by the sum of its alignments."""
     model = TinyTransducer(kind, vocab=3, seed=seed)
     encoder_out, lens = random_batch([5], seed=seed)
     # A history longer than the utterance: contexts are whole sequences, nothing recombines.
-    config = replace(EXACT, history=6, nbest=20)
+    config = replace(EXACT, history=6, nbest=20, length_norm=length_norm)
     hypotheses = search(model, encoder_out, lens, config)[0]
+    alignments = enumerate_alignments(model, encoder_out[0])
     best = {}
-    for path, score in enumerate_alignments(model, encoder_out[0]).items():
+    for path, score in alignments.items():
         best[labels(path)] = max(score, best.get(labels(path), -1e9))
-    expected = sorted(best.items(), key=lambda item: -item[1])[:20]
-    assert [tuple(h.tokens) for h in hypotheses] == [tokens for tokens, _ in expected]
-    for h, (_, score) in zip(hypotheses, expected):
-        assert h.score == pytest.approx(score, abs=1e-4)
+    chosen = sorted(best, key=best.get, reverse=True)[:20]
+    totals = sequence_scores(alignments)
+    expected = sorted(
+        chosen,
+        key=lambda tokens: totals[tokens] / (len(tokens) + 1 if length_norm else 1),
+        reverse=True,
+    )
+    assert [tuple(h.tokens) for h in hypotheses] == expected
+    for h in hypotheses:
+        assert h.score == pytest.approx(totals[tuple(h.tokens)], abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_agrees_with_the_beam_search(kind, seed):
+    """Two searches, one meaning of score: the same n-best where neither cuts anything."""
+    model = TinyTransducer(kind, vocab=3, seed=seed)
+    encoder_out, lens = random_batch([4, 3, 0], seed=seed)
+    graph = search(model, encoder_out, lens, replace(EXACT, history=6, nbest=64))
+    wide = SearchConfig(
+        "modified_beam_search", beam_size=64, nbest=64, length_norm=False
+    )
+    for g, b in zip(graph, search(model, encoder_out, lens, wide)):
+        assert {tuple(h.tokens) for h in g} == {tuple(h.tokens) for h in b}
+        for one, other in zip(g, b):
+            assert one.score == pytest.approx(other.score, abs=1e-4)
 
 
 def test_lstm_keeps_the_full_history_behind_a_short_context():
@@ -72,7 +106,9 @@ def test_lstm_keeps_the_full_history_behind_a_short_context():
     model = TinyTransducer("lstm", vocab=30, seed=1, blank_bias=2.0)
     encoder_out, lens = random_batch([8, 5] * 15, seed=1)
     greedy = search(model, encoder_out, lens, SearchConfig())
-    narrow = SearchConfig("fast_beam_search", history=1, max_states=1, max_contexts=1)
+    narrow = SearchConfig(
+        "fast_beam_search", history=1, max_states=1, max_contexts=1, nbest=1
+    )
     checked = 0
     for g, f in zip(greedy, search(model, encoder_out, lens, narrow)):
         tokens = g[0].tokens
