@@ -48,7 +48,10 @@ def main() -> None:
         help="frames of 40 ms",
     )  # fmt: skip
     parser.add_argument(
-        "--frames", type=positive, default=4000, help="of a batch: as many utterances as fit"
+        "--frames",
+        type=positive,
+        default=4000,
+        help="of a batch: as many utterances as fit",
     )
     parser.add_argument("--repeats", type=positive, default=5, help="measured rounds")
     parser.add_argument(

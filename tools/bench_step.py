@@ -113,7 +113,9 @@ def parse_args() -> argparse.Namespace:
         default="fused",
         help="ours, or the plain use of k2's functions",
     )
-    parser.add_argument("--vocab", type=positive, help="tokens (default: 500, small: 30)")
+    parser.add_argument(
+        "--vocab", type=positive, help="tokens (default: 500, small: 30)"
+    )
     parser.add_argument(
         "--dropout", type=float, default=0.1, help="of the encoder (default: 0.1)"
     )

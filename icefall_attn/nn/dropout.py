@@ -58,8 +58,9 @@ class MaskPool:
     SIZE = 2**22
 
     def __init__(self, p: float):
-        self.keep = 1.0 - p
         self.values = torch.empty(self.SIZE)
+        self.drop_below = round(p * 2**16) - 2**15
+        self.scale = 2**16 / (2**15 - self.drop_below)
         self.renew()
 
     def renew(self) -> None:
@@ -74,10 +75,19 @@ class MaskPool:
         if end > self.drawn:
             # `data`: masks in use are views of the same vector, but of other places in it
             new = self.values.data[self.drawn : end]
-            new.bernoulli_(self.keep).div_(self.keep)
+            new.copy_(random_bits(new.numel()) >= self.drop_below).mul_(self.scale)
             self.drawn = end
         self.position = end
         return self.values[start:end]
+
+
+def random_bits(count: int) -> Tensor:
+    """``count`` uniform numbers of 16 bits (int16), from torch's generator.
+
+    Four are cut from each draw: on a CPU a draw costs more than what is done with it.
+    """
+    words = torch.empty((count + 3) // 4, dtype=torch.int64)
+    return words.random_(-(2**63), None).view(torch.int16)[:count]
 
 
 _POOLS: Dict[float, MaskPool] = {}
