@@ -51,6 +51,11 @@ def test_a_saved_file_gives_the_same_run(tmp_path):
     assert plain["optim"]["lr"] == 3e-3
 
 
+ATTENTION = "--model.encoder.attention"
+COMBINED = [f"{ATTENTION}.kind"]
+CAUSAL = ["--model.encoder.context.kind", "causal"]
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [
@@ -71,6 +76,22 @@ def test_a_saved_file_gives_the_same_run(tmp_path):
         (["--spec_augment.probability", "3"], "spec_augment.probability"),
         (["--loss.simple_scale", "-1"], "loss.simple_scale"),
         (["--loss.backend", "cuda"], "'cuda'"),
+        (["--model.encoder.context.kind", "past"], "'past'"),
+        (
+            COMBINED + ["prob_sparse", *CAUSAL],
+            "attention.kind=prob_sparse cannot be had with context.kind=causal",
+        ),
+        (
+            COMBINED + ["prob_sparse", f"{ATTENTION}.prob_sparse.n_share", "16"],
+            "n_share=16 layers, but there are 12",
+        ),
+        (COMBINED + ["cosformer", *CAUSAL], "set period to the longest length"),
+        (COMBINED + ["lbla", *CAUSAL], "set period to the longest length"),
+        (COMBINED + ["m_ape", *CAUSAL], "set period to the longest length"),
+        (
+            COMBINED + ["lmla", f"{ATTENTION}.lmla.beyond", "interpolate", *CAUSAL],
+            "use clamp",
+        ),
     ],
 )
 def test_mistakes_are_one_line_that_names_them(arguments, words):

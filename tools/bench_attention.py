@@ -24,7 +24,7 @@ from icefall_attn.attention import (
     make_attention,
     make_shared,
 )
-from icefall_attn.attention.masking import key_bias
+from icefall_attn.attention.masking import visible_bias
 from icefall_attn.files import atomic_write
 from icefall_attn.nn.dropout import begin_step
 from icefall_attn.training.allocator import keep_freed_memory
@@ -142,7 +142,7 @@ class Layer:
         begin_step(self.module, True)
         shared = self.shared(self.x.size(1))
         context = AttentionContext(
-            self.valid, key_bias(self.valid, self.x.dtype), shared
+            self.valid, visible_bias(self.valid, self.x.dtype, False), shared
         )
         return self.module(self.x, context)
 

@@ -9,14 +9,16 @@ is measured in the same run.
 
     tools/bench_step.py                      # 16 x 256, FF 1024, kernel 15, V 500, 8 x 10 s
     tools/bench_step.py --model small        # the an4 recipe's model on 16 s
+    tools/bench_step.py --loss k2 fused      # what our loss saves of a whole step
 """
 
 import argparse
 import resource
 import statistics
 import time
+from functools import partial
 
-from measuring import positive  # before torch
+from measuring import alternate, in_a_process, positive  # before torch
 
 import bench_rnnt
 import torch
@@ -29,6 +31,7 @@ from icefall_attn.environment import environment_report
 from icefall_attn.nn.dropout import begin_step
 from icefall_attn.nn.lengths import subsampled
 from icefall_attn.rnnt.config import LossConfig
+from icefall_attn.rnnt.pruned import pruned_transducer_loss
 from icefall_attn.training.allocator import keep_freed_memory
 from icefall_attn.training.objective import Objective
 from icefall_attn.training.schedule import FlatOptimizer, OptimConfig
@@ -46,18 +49,16 @@ BATCHES = {"seed": (8, 10.0, 50), "small": (4, 4.0, 25)}  # utterances, seconds,
 def main() -> None:
     """Measures and prints."""
     args = parse_args()
-    keep_freed_memory()
-    torch.manual_seed(0)
-    if args.loss == "k2":
-        model_module.pruned_transducer_loss = bench_rnnt.plain_k2
-    model = make_model(args)
-    batch = make_batch(args)
-    optimizer = FlatOptimizer(model, OptimConfig(lr=1e-4))
-    objective = Objective(model, LossConfig(warm_steps=0), drop=lambda *_: None)
-    clock = Clock(model)
+    if args.verbose:
+        print(environment_report())
+    if len(args.loss) > 1:
+        compare(args)
+        return
+    bench = Bench(args)
+    choose_loss(args.loss[0])
     steps, rates = [], [product_rate()]
     for _ in range(args.steps + 2):
-        steps.append(step(objective, optimizer, batch, clock))
+        steps.append(bench.step())
         rates.append(product_rate())
     # Each step is set against the products just before and after it: a shared machine's speed
     # changes by the second. The first two steps warm up.
@@ -67,14 +68,7 @@ def main() -> None:
         for seconds, before, after in zip(steps[2:], rates[2:], rates[3:])
     )
     middle, rate = statistics.median(steps[2:]), statistics.median(rates[2:])
-    if args.verbose:
-        print(environment_report())
-    print(
-        f"model: {args.model}, attention {args.attention}, {count(model):.2f} M parameters"
-    )
-    print(
-        f"batch: {batch.features.size(0)} x {batch.durations[0]:g} s, {len(batch.tokens[0])} labels each"
-    )
+    print(bench.title())
     print(f"step: median {middle:.3f} s, best {min(steps[2:]):.3f} s of {args.steps}")
     print(
         f"work: {work / 1e9:.1f} G multiply-adds; plain product: {rate / 1e9:.1f} G multiply-adds/s"
@@ -83,12 +77,94 @@ def main() -> None:
         f"share of the plain product's rate: {statistics.median(shares):.3f} "
         f"({shares[0]:.3f} to {shares[-1]:.3f})"
     )
-    print(
-        f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
-    )
+    print(f"peak memory: {peak_gib():.2f} GiB")
     print("time split:")
-    for name, seconds in clock.split(middle).items():
+    for name, seconds in bench.clock.split(middle).items():
         print(f"  {name:<22} {seconds * 1e3:8.1f} ms {100 * seconds / middle:5.1f} %")
+
+
+class Bench:
+    """A model, a batch and what it takes to make steps."""
+
+    def __init__(self, args: argparse.Namespace):
+        keep_freed_memory()
+        torch.manual_seed(0)
+        self.args = args
+        self.model = make_model(args)
+        self.batch = make_batch(args)
+        self.optimizer = FlatOptimizer(self.model, OptimConfig(lr=1e-4))
+        self.objective = Objective(
+            self.model, LossConfig(warm_steps=0), drop=lambda *_: None
+        )
+        self.clock = Clock(self.model)
+
+    def step(self) -> float:
+        """One training step; returns its seconds."""
+        begin = time.perf_counter()
+        begin_step(self.model, True)
+        self.optimizer.zero_grad()
+        terms = self.objective(self.batch, step=0, progress=0.0)
+        forward = time.perf_counter()
+        (terms.total / terms.frames).backward()
+        backward = time.perf_counter()
+        self.optimizer.step(1e-4, float(self.optimizer.grad_norm()))
+        end = time.perf_counter()
+        self.clock.add("forward", forward - begin)
+        self.clock.add("backward", backward - forward)
+        self.clock.add("optimizer", end - backward)
+        return end - begin
+
+    def title(self) -> str:
+        """Model and batch, two lines."""
+        size = sum(p.numel() for p in self.model.parameters()) / 1e6
+        utterances, seconds, labels = BATCHES[self.args.model]
+        return (
+            f"model: {self.args.model}, attention {self.args.attention}, {size:.2f} M parameters, "
+            f"V {self.model.vocab_size}\nbatch: {utterances} x {seconds:g} s, {labels} labels each"
+        )
+
+
+def choose_loss(name: str) -> None:
+    """Makes the model use ours (``fused``) or the plain use of ``k2``'s functions."""
+    plain = name == "k2"
+    model_module.pruned_transducer_loss = (
+        bench_rnnt.plain_k2 if plain else pruned_transducer_loss
+    )
+
+
+def compare(args: argparse.Namespace) -> None:
+    """Steps with one loss and another in turns; memory in processes of their own."""
+    bench = Bench(args)
+    print(bench.title())
+
+    def step_with(name: str) -> None:
+        choose_loss(name)
+        bench.step()
+
+    seconds = alternate(
+        {name: partial(step_with, name) for name in args.loss}, args.steps
+    )
+    memory = {name: in_a_process(memory_of, name, args) for name in args.loss}
+    first = args.loss[0]
+    for name in args.loss:
+        print(
+            f"{name:<6} {seconds[name]:7.3f} s ({seconds[first] / seconds[name]:.2f} x) "
+            f"{memory[name]:6.2f} GiB ({memory[first] / memory[name]:.2f} x)"
+        )
+
+
+def memory_of(loss: str, args: argparse.Namespace) -> float:
+    """Peak GiB of a process that makes two steps."""
+    choose_loss(loss)
+    bench = Bench(args)
+    bench.step()
+    bench.step()
+    return peak_gib()
+
+
+def peak_gib() -> float:
+    """Of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def parse_args() -> argparse.Namespace:
@@ -110,8 +186,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         "--loss",
         choices=["fused", "k2"],
-        default="fused",
-        help="ours, or the plain use of k2's functions",
+        nargs="+",
+        default=["fused"],
+        help="ours, or the plain use of k2's functions, or both in turns (default: fused)",
     )
     parser.add_argument(
         "--vocab", type=positive, help="tokens (default: 500, small: 30)"
@@ -123,13 +200,13 @@ def parse_args() -> argparse.Namespace:
         "--verbose", action="store_true", help="print the environment too"
     )
     args = parser.parse_args()
-    if args.vocab:
-        SIZES[args.model]["vocab"] = args.vocab
+    args.size = dict(SIZES[args.model])
+    args.size["vocab"] = args.vocab or args.size["vocab"]
     return args
 
 
 def make_model(args: argparse.Namespace) -> Transducer:
-    size = SIZES[args.model]
+    size = args.size
     encoder = ConformerConfig(
         dim=size["dim"],
         num_layers=size["layers"],
@@ -153,7 +230,7 @@ def make_model(args: argparse.Namespace) -> Transducer:
 def make_batch(args: argparse.Namespace) -> Batch:
     utterances, seconds, labels = BATCHES[args.model]
     frames = int(seconds * 100)
-    vocab = SIZES[args.model]["vocab"]
+    vocab = args.size["vocab"]
     return Batch(
         ids=[str(i) for i in range(utterances)],
         features=torch.randn(utterances, frames, 80),
@@ -211,25 +288,6 @@ class Clock:
         return {name: value * step / total for name, value in sorted(sums.items())}
 
 
-def step(
-    objective: Objective, optimizer: FlatOptimizer, batch: Batch, clock: Clock
-) -> float:
-    """One training step; returns its seconds."""
-    begin = time.perf_counter()
-    begin_step(objective.model, True)
-    optimizer.zero_grad()
-    terms = objective(batch, step=0, progress=0.0)
-    forward = time.perf_counter()
-    (terms.total / terms.frames).backward()
-    backward = time.perf_counter()
-    optimizer.step(1e-4, float(optimizer.grad_norm()))
-    end = time.perf_counter()
-    clock.add("forward", forward - begin)
-    clock.add("backward", backward - forward)
-    clock.add("optimizer", end - backward)
-    return end - begin
-
-
 def product_rate(size: int = 2048) -> float:
     """Multiply-adds per second of a plain float32 product of square matrices, best of 4."""
     a, b = torch.randn(size, size), torch.randn(size, size)
@@ -247,7 +305,7 @@ def step_multiply_adds(args: argparse.Namespace) -> float:
     Every product of the forward pass has two in the backward pass, except the first convolution,
     whose input needs no gradient.
     """
-    size = SIZES[args.model]
+    size = args.size
     utterances, seconds, labels = BATCHES[args.model]
     dim, hidden, channels = size["dim"], size["hidden"], size["channels"]
     joiner, vocab, frames_in = size["joiner"], size["vocab"], int(seconds * 100)
@@ -271,10 +329,6 @@ def step_multiply_adds(args: argparse.Namespace) -> float:
     pruned = frames * 5 * joiner * vocab
     forward = encoder + predictor + simple + pruned
     return float(utterances * (3 * forward - half * 39 * 9 * channels))
-
-
-def count(model: nn.Module) -> float:
-    return sum(p.numel() for p in model.parameters()) / 1e6
 
 
 if __name__ == "__main__":

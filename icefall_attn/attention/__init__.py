@@ -9,6 +9,7 @@ from icefall_attn.attention.registry import (
     make_attention,
     make_config,
     make_shared,
+    objection,
 )
 
 for _module in pkgutil.iter_modules(__path__):
@@ -22,4 +23,5 @@ __all__ = [
     "AttentionContext",
     "make_attention",
     "make_shared",
+    "objection",
 ]

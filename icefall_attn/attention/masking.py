@@ -1,33 +1,29 @@
-"""Soft-max over visible keys."""
+"""Which keys a query may see, and the heads' places."""
 
 import torch
 from torch import Tensor
 
-from icefall_attn.attention.registry import AttentionContext
 
+def visible_bias(valid: Tensor, dtype: torch.dtype, causal: bool) -> Tensor:
+    """What is added to scores: 0 on keys that a query may see, a large negative number elsewhere.
 
-def key_bias(valid: Tensor, dtype: torch.dtype) -> Tensor:
-    """``(B, T)`` bool to ``(B, 1, 1, T)``: 0 where valid, a large negative number elsewhere.
-
-    Finite, so that the rows of an utterance without any frame stay finite too, and far enough from
-    the type's smallest number for scores to be added.
-    """
-    hidden = -3e4 if dtype == torch.float16 else -1e30
-    bias = torch.zeros(valid.shape, dtype=dtype, device=valid.device)
-    return bias.masked_fill(~valid, hidden)[:, None, None, :]
-
-
-def attention_weights(scores: Tensor, context: AttentionContext) -> Tensor:
-    """``softmax(scores + bias)`` over visible keys.
+    Finite, so that the rows of an utterance without any frame stay finite too.
 
     Args:
-      scores: ``(B, H, T, T)``; overwritten.
-      context: its ``bias`` says which keys are visible.
+      valid: ``(B, T)`` bool.
+      dtype: of the result.
+      causal: hide keys after the query.
+
+    Returns:
+      ``(B, 1, 1, T)``, or ``(B, 1, T, T)`` if causal.
     """
-    bias = context.bias
-    if bias is not None:
-        scores = scores.add_(bias)
-    return torch.softmax(scores, dim=-1)
+    visible = valid[:, None, None, :]
+    if causal:
+        frames = torch.arange(valid.size(1), device=valid.device)
+        visible = visible & (frames <= frames.unsqueeze(1))
+    bias = torch.zeros(visible.shape, dtype=dtype, device=valid.device)
+    # within float16's range, and e to its power is 0 in every type
+    return bias.masked_fill(~visible, -3e4)
 
 
 def merge_heads(x: Tensor) -> Tensor:

@@ -1,20 +1,17 @@
 """Prob-sparse attention: only the queries whose attention is far from uniform attend."""
 
-import math
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor
 
-from icefall_attn.attention.masking import attention_weights
-from icefall_attn.attention.projections import Projections
+from icefall_attn.attention.dot_product import DotProductAttention
 from icefall_attn.attention.registry import AttentionContext, register
-from icefall_attn.nn.dropout import Dropout
 
 
 @register("prob_sparse")
-class ProbSparseAttention(Projections):
+class ProbSparseAttention(DotProductAttention):
     """Wang et al. 2021, "Efficient Conformer with prob-sparse attention", eq. 10 to 12.
 
     A query's sparsity is measured on a few sampled keys. The share ``r_sparse`` of an
@@ -24,8 +21,6 @@ class ProbSparseAttention(Projections):
 
     Padding is never sampled, never chosen, and gives 0.
     """
-
-    uses_input_positions = True
 
     @dataclass
     class Config:
@@ -38,6 +33,8 @@ class ProbSparseAttention(Projections):
           measure: ``max_mean`` (eq. 11) or ``lse`` (eq. 10 on the sampled keys).
           selection: ``measure``, or ``random`` (the paper's baseline E2).
           head_mode: ``per_head`` chooses for each head; ``shared`` by the mean over heads.
+          min_len: all queries of an utterance of fewer frames attend; choosing costs more than it
+            saves there. A model is tied to it.
         """
 
         r_sparse: float = 0.5
@@ -46,6 +43,7 @@ class ProbSparseAttention(Projections):
         measure: str = "max_mean"
         selection: str = "measure"
         head_mode: str = "per_head"
+        min_len: int = 0
 
         def __post_init__(self):
             if not 0.0 < self.r_sparse <= 1.0:
@@ -60,6 +58,10 @@ class ProbSparseAttention(Projections):
                 raise ValueError(
                     f"prob_sparse.n_share must be at least 1, not {self.n_share}"
                 )
+            if self.min_len < 0:
+                raise ValueError(
+                    f"prob_sparse.min_len must be 0 or more, not {self.min_len}"
+                )
             choices = {
                 "measure": ("max_mean", "lse"),
                 "selection": ("measure", "random"),
@@ -72,17 +74,27 @@ class ProbSparseAttention(Projections):
                         f"prob_sparse.{name} must be one of {', '.join(known)}, not {value!r}"
                     )
 
+    @staticmethod
+    def objection(config: Config, encoder) -> Optional[str]:
+        """See `registry`."""
+        if encoder.context.kind != "full":
+            return "which of its queries attend depends on the whole utterance"
+        if config.n_share > encoder.num_layers:
+            return (
+                f"n_share={config.n_share} layers, but there are {encoder.num_layers}"
+            )
+        return None
+
     def __init__(
         self, dim: int, heads: int, dropout: float, config: Config, layer: int = 0
     ):
-        super().__init__(dim, heads)
-        self.scale = 1.0 / math.sqrt(dim // heads)
+        super().__init__(dim, heads, dropout)
+        self.min_len = config.min_len
         self.r_sparse, self.r_sample = config.r_sparse, config.r_sample
         self.by_max = config.measure == "max_mean"
         self.random = config.selection == "random"
         self.share_heads = config.head_mode == "shared"
         self.chooses = layer % config.n_share == 0
-        self.weights_dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
@@ -96,9 +108,8 @@ class ProbSparseAttention(Projections):
             context.shared.append(active)
         index, active = context.shared[0], context.shared[1]
         place = index.unsqueeze(3).expand(-1, query.size(1), -1, query.size(3))
-        scores = torch.matmul(query.gather(2, place), key.transpose(2, 3))
-        weights = self.weights_dropout(attention_weights(scores, context))
-        attended = torch.matmul(weights, value)
+        query = query.gather(2, place)
+        attended = self.attend(query, key, value, context.bias)
         # places beyond an utterance's own number keep their value, like lazy queries
         attended = torch.where(active.unsqueeze(3), attended, value.gather(2, place))
         out = value.scatter(2, place, attended)
@@ -119,8 +130,13 @@ class ProbSparseAttention(Projections):
           Indices ``(B, H, K)`` (H is 1 for shared heads), K the largest number in the batch, and
           which of them count, ``(B, 1, K)`` bool.
         """
+        frames = torch.arange(query.size(2), device=query.device)
+        if query.size(2) < self.min_len:
+            everyone = frames.expand(query.size(0), query.size(1), -1)
+            return everyone, (frames < lengths.unsqueeze(1)).unsqueeze(1)
         count = torch.ceil(self.r_sparse * lengths.double() - 1e-9).long()
         count = torch.minimum(count.clamp(min=1), lengths)
+        count = torch.where(lengths < self.min_len, lengths, count)
         if self.random:
             size = (
                 query.size(0),
@@ -132,7 +148,6 @@ class ProbSparseAttention(Projections):
             measure = self.measure(query.float(), key.float(), lengths)
             if self.share_heads:
                 measure = measure.mean(dim=1, keepdim=True)
-        frames = torch.arange(query.size(2), device=query.device)
         padding = frames >= lengths[:, None, None]
         measure = measure.masked_fill(padding, -float("inf"))
         # a stable sort, because the order of ties differs between devices otherwise

@@ -10,6 +10,9 @@ A mechanism is one file with one class:
 * optionally ``shared(dim, config)``, a static method that returns a module for what all layers of
   a pass share; it is called once per pass with the number of frames and gives the list of
   tensors that travels in ``context.shared``; a layer may change the list for those after it;
+* optionally ``objection(config, encoder)``, a static method that says why these options have no
+  meaning in an encoder (its `ConformerConfig`), or None;
+* optionally ``scores_keys = False`` if it never reads ``context.bias``;
 * optionally ``weights_dropout``, the module that its attention weights go through, for pictures.
 
 Nothing else has to be touched: every file of this package is imported with it, and the command
@@ -27,15 +30,16 @@ class AttentionContext(NamedTuple):
 
     Attributes:
       valid: ``(B, T')`` bool, True on valid frames.
-      bias: ``(B, 1, 1, T')`` added to scores: 0 on visible keys, a large negative number on
-        padding; None hides nothing.
+      bias: added to scores, see `visible_bias`; None hides nothing.
       shared: what the mechanism's `shared` module made, for instance a table of positions, and
         what layers left there for those after them.
+      causal: whether frames see none after them.
     """
 
     valid: Tensor
     bias: Optional[Tensor]
     shared: List[Tensor]
+    causal: bool = False
 
 
 MECHANISMS: Dict[str, Type[nn.Module]] = {}
@@ -78,6 +82,19 @@ def make_shared(config: Any, dim: int) -> nn.Module:
     if not hasattr(cls, "shared"):
         return NothingShared()
     return cls.shared(dim, getattr(config, config.kind, None))
+
+
+def objection(config: Any, encoder: Any) -> Optional[str]:
+    """Why the mechanism of ``config`` has no meaning in an encoder, or None.
+
+    Args:
+      config: an ``AttentionConfig``.
+      encoder: the `ConformerConfig` it is part of.
+    """
+    cls = MECHANISMS[config.kind]
+    if not hasattr(cls, "objection"):
+        return None
+    return cls.objection(getattr(config, config.kind, None), encoder)
 
 
 class NothingShared(nn.Module):

@@ -7,7 +7,8 @@ from typing import List
 import torch
 from torch import Tensor, nn
 
-from icefall_attn.attention.masking import attention_weights, merge_heads, split_heads
+from icefall_attn.attention.dot_product import attention_weights
+from icefall_attn.attention.masking import merge_heads, split_heads
 from icefall_attn.attention.registry import AttentionContext, register
 from icefall_attn.nn.dropout import Dropout
 from icefall_attn.nn.positions import inverse_frequencies, sinusoids
@@ -115,7 +116,7 @@ class RelPosAttention(nn.Module):
             scores = scores + rel_shift(distances, key.size(2))
         else:
             scores = self._scores(content, placed, key, position)
-        weights = self.weights_dropout(attention_weights(scores, context))
+        weights = self.weights_dropout(attention_weights(scores, context.bias))
         return self.out(merge_heads(torch.matmul(weights, value)))
 
     @torch.jit.unused

@@ -1,7 +1,7 @@
 """The Conformer encoder (Gulati et al. 2020), its self-attention chosen by name."""
 
 from dataclasses import dataclass, field
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -12,14 +12,35 @@ from icefall_attn.attention import (
     AttentionContext,
     make_attention,
     make_shared,
+    objection,
 )
-from icefall_attn.attention.masking import key_bias
+from icefall_attn.attention.masking import visible_bias
 from icefall_attn.nn.convolution import ConvolutionModule
 from icefall_attn.nn.dropout import Dropout
 from icefall_attn.nn.feed_forward import FEED_FORWARDS
 from icefall_attn.nn.lengths import valid_mask
 from icefall_attn.nn.positions import AbsolutePositions
 from icefall_attn.nn.subsampling import ConvSubsampling
+
+
+CONTEXTS = ("full", "causal")
+
+
+@dataclass
+class ContextConfig:
+    """Which frames the self-attention of a frame sees.
+
+    Attributes:
+      kind: ``full`` sees the whole utterance, ``causal`` no frame after its own.
+    """
+
+    kind: str = "full"
+
+    def __post_init__(self):
+        if self.kind not in CONTEXTS:
+            raise ValueError(
+                f"context.kind must be one of {', '.join(CONTEXTS)}, not {self.kind!r}"
+            )
 
 
 @dataclass
@@ -40,6 +61,7 @@ class ConformerConfig:
       input_positions: absolute positions at the input: ``auto`` asks the attention mechanism,
         ``absolute`` and ``none`` decide.
       attention: the self-attention mechanism and its options.
+      context: which frames it sees.
     """
 
     feature_dim: int = 80
@@ -54,6 +76,7 @@ class ConformerConfig:
     dropout: float = 0.1
     input_positions: str = "auto"
     attention: AttentionConfig = field(default_factory=AttentionConfig)
+    context: ContextConfig = field(default_factory=ContextConfig)
 
     def __post_init__(self):
         for name in ("dim", "num_layers", "heads", "feed_forward_dim"):
@@ -89,6 +112,12 @@ class ConformerConfig:
             raise ValueError(
                 "input_positions must be 'auto', 'absolute' or 'none', "
                 f"not {self.input_positions!r}"
+            )
+        reason = objection(self.attention, self)
+        if reason is not None:
+            raise ValueError(
+                f"attention.kind={kind} cannot be had with context.kind={self.context.kind}, "
+                f"num_layers={self.num_layers} and its other options: {reason}"
             )
 
 
@@ -129,6 +158,10 @@ class Conformer(nn.Module):
     def __init__(self, config: ConformerConfig):
         super().__init__()
         self.dim = config.dim
+        self.causal = config.context.kind == "causal"
+        self.scores_keys = getattr(
+            MECHANISMS[config.attention.kind], "scores_keys", True
+        )
         channels = config.subsampling_channels or config.dim
         self.subsampling = ConvSubsampling(config.feature_dim, channels, config.dim)
         positions = config.input_positions
@@ -167,9 +200,10 @@ class Conformer(nn.Module):
         x, lengths = self.subsampling(x, lengths)
         valid = valid_mask(lengths, x.size(1))
         x = self.positions(x)
-        context = AttentionContext(
-            valid, key_bias(valid, x.dtype), self.shared(x.size(1))
-        )
+        bias: Optional[Tensor] = None
+        if self.scores_keys:
+            bias = visible_bias(valid, x.dtype, self.causal)
+        context = AttentionContext(valid, bias, self.shared(x.size(1)), self.causal)
         outputs: List[Tensor] = []
         for index, block in enumerate(self.blocks):
             x = block(x, context)

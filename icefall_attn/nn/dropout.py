@@ -22,8 +22,12 @@ class Dropout(nn.Dropout):
         super().__init__(p)
         self.active = True
 
+    def drops(self) -> bool:
+        """Whether anything is dropped at present."""
+        return self.training and self.active and self.p > 0.0
+
     def forward(self, x: Tensor) -> Tensor:
-        if not (self.training and self.active and self.p > 0.0):
+        if not self.drops():
             return x
         if torch.jit.is_scripting() or x.device.type != "cpu":
             return F.dropout(x, self.p, True)

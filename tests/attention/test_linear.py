@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from icefall_attn.attention import MECHANISMS, AttentionContext
-from icefall_attn.attention.linear import LinearAttention, attend_linearly
-from icefall_attn.attention.masking import key_bias
+from icefall_attn.attention.linear import LinearAttention
+from icefall_attn.attention.linear.sums import attend_linearly, running_sums
+from icefall_attn.attention.masking import visible_bias
 from icefall_attn.nn.lengths import valid_mask
 
 DIM, HEADS = 8, 2
@@ -25,7 +26,7 @@ def make(kind, heads=HEADS, dim=DIM, **options):
 
 def make_context(lengths, frames):
     valid = valid_mask(torch.tensor(lengths), frames)
-    return AttentionContext(valid, key_bias(valid, torch.float64), [])
+    return AttentionContext(valid, visible_bias(valid, torch.float64, False), [])
 
 
 @pytest.mark.parametrize(
@@ -107,12 +108,12 @@ def test_a_table_of_zeros_is_plain_linear_attention():
     module = make("lmla", max_length=9)
     torch.nn.init.zeros_(module.table)
     q, k, v = (torch.rand(1, HEADS, 9, 4, dtype=torch.float64) for _ in range(3))
-    factors = module.multipliers(valid_mask(torch.tensor([9]), 9))
+    factors = module.multipliers(torch.arange(9), torch.tensor([9]))
     one = torch.ones(1, 1, 1, 1, dtype=torch.float64)
     for left in (True, False):
         torch.testing.assert_close(
-            attend_linearly(q, k, v, factors, left, True, 1e-6),
-            attend_linearly(q, k, v, [(one, one)], not left, True, 1e-6),
+            attend_linearly(q, k, v, factors, left, True),
+            attend_linearly(q, k, v, [(one, one)], not left, True),
         )
 
 
@@ -138,14 +139,101 @@ def test_the_table_learns_from_the_start_and_does_not_decay(init):
 
 def test_longer_than_the_table():
     x, context = torch.randn(1, 9, DIM, dtype=torch.float64), make_context([9], 9)
-    with pytest.raises(ValueError, match="9 frames are more than lmla.max_length=5"):
+    with pytest.raises(ValueError, match="9 frames is longer than lmla.max_length=5"):
         make("lmla", max_length=5)(x, context)
-    clamped = make("lmla", max_length=5, beyond="clamp").rows(9)
-    assert torch.equal(clamped[:, 4:], clamped[:, 4:5].expand(-1, 5, -1))
+    frames, lengths = torch.arange(9), torch.tensor([9])
+    clamped = make("lmla", max_length=5, beyond="clamp").rows(frames, lengths)
+    assert torch.equal(clamped[..., 4:, :], clamped[..., 4:5, :].expand(1, 1, 5, -1))
     stretched = make("lmla", max_length=5, beyond="interpolate")
-    rows = stretched.rows(9)
-    torch.testing.assert_close(rows[:, ::2], stretched.table)
-    torch.testing.assert_close(rows[:, 1], (rows[:, 0] + rows[:, 2]) / 2)
+    rows = stretched.rows(frames, lengths)
+    torch.testing.assert_close(rows[0, :, ::2], stretched.table)
+    torch.testing.assert_close(rows[0, :, 1], (rows[0, :, 0] + rows[0, :, 2]) / 2)
+
+
+def test_stretching_knows_each_utterances_own_length():
+    """Alone or beside a longer one; one that fits is not stretched."""
+    module = make("lmla", max_length=5, beyond="interpolate")
+    x = torch.randn(3, 9, DIM, dtype=torch.float64)
+    out = module(x, make_context([9, 7, 4], 9))
+    for row, length in enumerate((9, 7, 4)):
+        alone = module(x[row : row + 1, :length], make_context([length], length))
+        torch.testing.assert_close(out[row, :length], alone[0])
+    plain = make("lmla", max_length=5)
+    assert torch.equal(plain(x[2:, :4], make_context([4], 4)), alone)
+
+
+@pytest.mark.parametrize("kind", ["cosformer", "lbla", "m_ape"])
+def test_period(kind):
+    """The utterance's own length by default; a fixed one must not be exceeded."""
+    x, context = torch.randn(1, 9, DIM, dtype=torch.float64), make_context([9], 9)
+    torch.testing.assert_close(make(kind, period=9)(x, context), make(kind)(x, context))
+    assert not torch.allclose(make(kind, period=20)(x, context), make(kind)(x, context))
+    with pytest.raises(ValueError, match="9 frames is longer than period=8"):
+        make(kind, period=8)(x, context)
+
+
+def make_causal(kind, **options):
+    options.update(max_length=200) if kind == "lmla" else options.update(period=200)
+    return make(kind, **options)
+
+
+@pytest.mark.parametrize("normalizer", ["reweighted", "kernel"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_causal_pieces_are_one_function(kind, normalizer):
+    """Any size of pieces, pairs of all frames among them: values and gradients."""
+    x = torch.randn(2, 13, DIM, dtype=torch.float64)
+    context = make_context([13, 6], 13)._replace(causal=True)
+    results = []
+    for product, piece in (("left", 1), ("right", 1), ("right", 4), ("right", 64)):
+        module = make_causal(kind, product=product, normalizer=normalizer)
+        module.piece = piece
+        out = module(x, context)
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        grads = torch.autograd.grad(out.pow(2).sum(), parameters)
+        results.append((out.detach(), grads))
+    for other in results[1:]:
+        torch.testing.assert_close(results[0], other, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_causal_frame_is_the_last_of_its_prefix(kind):
+    """What comes later changes nothing; what came before is all there."""
+    module = make_causal(kind)
+    module.piece = 4
+    x = torch.randn(1, 11, DIM, dtype=torch.float64)
+    out = module(x, make_context([11], 11)._replace(causal=True))
+    for n in range(1, 12):
+        prefix = module(x[:, :n], make_context([n], n))
+        torch.testing.assert_close(out[:, n - 1], prefix[:, -1])
+
+
+@pytest.mark.parametrize("normalizer", ["reweighted", "kernel"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pieces", [[1] * 100, [100], [7, 64, 1, 28], [3, 97]])
+def test_a_stream_gives_what_the_causal_pass_gives(kind, normalizer, pieces):
+    module = make_causal(kind, normalizer=normalizer)
+    x = torch.randn(2, 100, DIM, dtype=torch.float64)
+    expected = module(x, make_context([100, 100], 100)._replace(causal=True))
+    state = module.init_state(2)
+    sizes, outs = [s.numel() for s in state[1:]], []
+    for piece in x.split(pieces, dim=1):
+        out, state = module.step(piece, state)
+        outs.append(out)
+        assert [s.numel() for s in state[1:]] == sizes
+    torch.testing.assert_close(torch.cat(outs, dim=1), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_the_causal_pass_is_linear_in_the_length():
+    """Twice the frames: twice the work, and nothing of the size (T, d, d)."""
+    largest = {}
+    for frames in (256, 512):
+        q = torch.rand(1, 1, frames, 32)
+        before = torch.zeros(1, 1, 32, 32)
+        with _Counter() as counter:
+            running_sums(q, q, q, 64, before)
+        largest[frames] = counter.total, counter.largest
+    assert largest[512][0] == 2 * largest[256][0]
+    assert largest[512][1] <= 64 * 512 < 512 * 32 * 32
 
 
 @pytest.mark.parametrize("scope, count", [("head", 1), ("model", HEADS)])
@@ -175,7 +263,7 @@ def test_signs_of_the_divisor_are_kept():
     q = torch.ones(1, 1, 2, 1, dtype=torch.float64)
     v = torch.tensor([[[[1.0], [2.0]]]], dtype=torch.float64)
     negative = torch.tensor([[[[-1.0], [-1.0]]]], dtype=torch.float64)
-    out = attend_linearly(q, torch.ones_like(q), v, [(q, negative)], True, True, 1e-6)
+    out = attend_linearly(q, torch.ones_like(q), v, [(q, negative)], True, True)
     torch.testing.assert_close(out, torch.full_like(out, 1.5))
 
 
@@ -200,9 +288,7 @@ def test_quadratic_and_linear_cost():
         for frames in (64, 128):
             q = torch.rand(1, 1, frames, 4)
             with _Counter() as counter:
-                attend_linearly(
-                    q, q, q, [(torch.ones(1), torch.ones(1))], left, True, 1e-6
-                )
+                attend_linearly(q, q, q, [(torch.ones(1), torch.ones(1))], left, True)
             counts[left, frames] = counter.total
     assert counts[True, 128] > 3.9 * counts[True, 64]
     assert counts[False, 128] <= 2 * counts[False, 64]
@@ -212,11 +298,13 @@ class _Counter:
     """Counts the multiply-adds of `torch.matmul`."""
 
     def __enter__(self):
-        self.total, self.original = 0, torch.matmul
+        self.total, self.largest, self.original = 0, 0, torch.matmul
 
         def counting(a, b):
             self.total += a.numel() * b.size(-1)
-            return self.original(a, b)
+            out = self.original(a, b)
+            self.largest = max(self.largest, out.numel())
+            return out
 
         torch.matmul = counting
         return self

@@ -11,8 +11,8 @@ from icefall_attn.attention import (
     make_attention,
     make_shared,
 )
-from icefall_attn.attention.masking import key_bias
-from icefall_attn.encoder.conformer import Conformer, ConformerConfig
+from icefall_attn.attention.masking import visible_bias
+from icefall_attn.encoder.conformer import Conformer, ConformerConfig, ContextConfig
 from icefall_attn.nn.lengths import valid_mask
 from icefall_attn.nn.positions import AbsolutePositions
 
@@ -23,12 +23,30 @@ pytestmark = pytest.mark.parametrize("kind", list(MECHANISMS))
 def make_context(kind, lengths, frames, dtype=torch.float64):
     shared = make_shared(AttentionConfig(kind=kind), DIM)
     valid = valid_mask(lengths, frames)
-    return AttentionContext(valid, key_bias(valid, dtype), shared(frames))
+    return AttentionContext(valid, visible_bias(valid, dtype, False), shared(frames))
+
+
+def causal_context(attention, lengths, frames):
+    valid = valid_mask(torch.tensor(lengths), frames)
+    bias = visible_bias(valid, torch.float64, True)
+    return AttentionContext(valid, bias, make_shared(attention, DIM)(frames), True)
 
 
 def make_module(kind):
     torch.manual_seed(0)
     return make_attention(AttentionConfig(kind=kind), DIM, HEADS, 0.0, 0).double()
+
+
+def causal_options(kind):
+    """The mechanism and its options for a causal context, or None if it cannot have one."""
+    attention = AttentionConfig(kind=kind)
+    if hasattr(getattr(attention, kind, None), "period"):
+        getattr(attention, kind).period = 50
+    try:
+        ConformerConfig(attention=attention, context=ContextConfig("causal"))
+    except ValueError:
+        return None
+    return attention
 
 
 def make_encoder(kind, norm="layer", layers=2):
@@ -129,9 +147,11 @@ def test_half_precision_masks_stay_finite(kind):
     module = make_module(kind).to(torch.bfloat16)
     valid = valid_mask(torch.tensor([5, 0, 2]), 5)
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
-        assert torch.isfinite(key_bias(valid, dtype)).all()
+        assert torch.isfinite(visible_bias(valid, dtype, False)).all()
     shared = make_shared(AttentionConfig(kind=kind), DIM)(5)
-    context = AttentionContext(valid, key_bias(valid, torch.bfloat16), shared)
+    context = AttentionContext(
+        valid, visible_bias(valid, torch.bfloat16, False), shared
+    )
     out = module(torch.randn(3, 5, DIM).to(torch.bfloat16), context)
     assert torch.isfinite(out).all()
 
@@ -145,6 +165,62 @@ def test_every_frame_counts(kind):
     changed[0, 1] += torch.randn(80, dtype=torch.float64)
     moved = (encoder(changed, torch.tensor([40]))[0] - out).abs().amax(dim=2)[0]
     assert (moved > 0).all()
+
+
+def test_causal_frames_see_their_past_alone(kind):
+    """Frame i is what it would be at the end of its prefix, and its past does matter."""
+    attention = causal_options(kind)
+    if attention is None:
+        pytest.skip(f"{kind} refuses a causal context")
+    torch.manual_seed(0)
+    module = make_attention(attention, DIM, HEADS, 0.0, 0).double()
+    x = torch.randn(2, 7, DIM, dtype=torch.float64)
+    out = module(x, causal_context(attention, [7, 4], 7))
+    for row, length in enumerate((7, 4)):
+        for n in range(1, length + 1):
+            prefix = module(x[row : row + 1, :n], causal_context(attention, [n], n))
+            torch.testing.assert_close(out[row, n - 1], prefix[0, -1])
+    changed = x.clone()
+    changed[0, 0] += torch.randn(DIM, dtype=torch.float64)
+    moved = module(changed, causal_context(attention, [7, 4], 7)) - out
+    assert (moved[0].abs().amax(dim=1) > 0).all()
+
+
+@pytest.mark.parametrize("how", ["script", "trace"])
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_scripted_and_traced_causal_encoders_agree(kind, how):
+    attention = causal_options(kind)
+    if attention is None:
+        pytest.skip(f"{kind} refuses a causal context")
+    torch.manual_seed(0)
+    config = ConformerConfig(
+        dim=DIM, heads=HEADS, num_layers=1, feed_forward_dim=16, kernel_size=5,
+        subsampling_channels=4, attention=attention, context=ContextConfig("causal"),
+    )  # fmt: skip
+    encoder = Conformer(config).double().eval()
+    x, lengths = torch.randn(3, 70, 80, dtype=torch.float64), torch.tensor([20, 70, 41])
+    example = torch.randn(2, 50, 80, dtype=torch.float64), torch.tensor([50, 30])
+    module = (
+        torch.jit.script(encoder)
+        if how == "script"
+        else torch.jit.trace(encoder, example)
+    )
+    torch.testing.assert_close(module(x, lengths), encoder(x, lengths))
+
+
+def test_watching_the_weights_changes_nothing(kind):
+    module = make_module(kind)
+    x = torch.randn(2, 5, DIM, dtype=torch.float64)
+    out = module(x, make_context(kind, torch.tensor([5, 3]), 5))
+    if hasattr(module, "weights_dropout"):
+        seen = []
+        module.weights_dropout.register_forward_pre_hook(
+            lambda _, inputs: seen.append(inputs[0])
+        )
+        watched = module(x, make_context(kind, torch.tensor([5, 3]), 5))
+        torch.testing.assert_close(watched, out)
+        sums = seen[0].sum(dim=3)
+        torch.testing.assert_close(sums, torch.ones_like(sums))
 
 
 def test_order_in_time_matters(kind):
