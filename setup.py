@@ -12,6 +12,7 @@ PROGRAMS = {
     "decode": "decode",
     "transcribe": "transcribe",
     "results": "results",
+    "compare": "compare",
     "check-env": "check_env",
 }
 

@@ -34,7 +34,7 @@ def environment_report(command: bool = True) -> str:
         ("sentencepiece", lambda: _version("sentencepiece")),
         ("numpy", lambda: _version("numpy")),
         ("host", lambda: f"{socket.gethostname()} ({platform.platform()})"),
-        ("cpu", _cpu),
+        ("cpu", describe_cpu),
         ("threads", _threads),
         ("gpu", _gpu),
     ]
@@ -124,7 +124,7 @@ def _torchaudio() -> str:
     return version
 
 
-def _cpu() -> str:
+def describe_cpu() -> str:
     model = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():

@@ -25,6 +25,7 @@ from icefall_attn.attention import (
     make_shared,
 )
 from icefall_attn.attention.masking import visible_bias
+from icefall_attn.cost import multiply_adds
 from icefall_attn.files import atomic_write
 from icefall_attn.nn.dropout import begin_step
 from icefall_attn.training.allocator import keep_freed_memory
@@ -148,11 +149,7 @@ class Layer:
 
     def multiply_adds(self) -> float:
         """Of a forward pass, counted from its matrix products."""
-        from torch.profiler import ProfilerActivity, profile
-
-        with profile(activities=[ProfilerActivity.CPU], with_flops=True) as record:
-            self.forward()
-        return sum(event.flops for event in record.events()) / 2
+        return multiply_adds(self.forward)
 
 
 def memory_of(kind: str, frames: int, batch: int) -> float:

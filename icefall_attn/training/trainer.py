@@ -22,7 +22,7 @@ from icefall_attn.training import checkpoint as ckpt
 from icefall_attn.training.allocator import keep_freed_memory
 from icefall_attn.training.augment import SpecAugment
 from icefall_attn.training.metrics import Metrics
-from icefall_attn.training.monitor import Monitor
+from icefall_attn.training.monitor import Monitor, memory_gib
 from icefall_attn.training.objective import Objective
 from icefall_attn.training.pictures import draw
 from icefall_attn.training.random_state import (
@@ -49,6 +49,7 @@ class Progress:
       best_valid_loss: the lowest so far.
       dropped: utterances left out.
       skipped_steps: steps left out because the gradient was not finite.
+      memory_gib: peak memory, of the process or of the GPU.
     """
 
     epoch: int = 1
@@ -58,6 +59,7 @@ class Progress:
     best_valid_loss: float = float("inf")
     dropped: int = 0
     skipped_steps: int = 0
+    memory_gib: float = 0.0
 
 
 class Trainer:
@@ -274,6 +276,8 @@ class Trainer:
         return {}
 
     def _save(self, path: Path) -> None:
+        used = memory_gib(self.model)
+        self.progress.memory_gib = max(self.progress.memory_gib, used)
         ckpt.save_checkpoint(
             path,
             {

@@ -136,3 +136,29 @@ def test_a_trained_model_transcribes_a_file(first_run, checkout):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{audio}\t")
+
+
+def test_mechanisms_are_compared_in_pieces(first_run, checkout):
+    """Two variants, one of which starts from the other; the second call adds to the first one's table."""
+    options = ["--avg", "1", "--max-steps", "12", "--methods", "greedy_search"]
+    tiny = [word for word in SMALL.split() if "max_steps" not in word]
+    first = run(checkout, "compare.sh", "--names", "full", *options, "--", *tiny)
+    assert first.returncode == 0, first.stdout + first.stderr
+    second = run(checkout, "compare.sh", "--names", "full E1", *options, "--", *tiny)
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert second.stdout.count("done before, skipped") == 2
+    results = checkout / "egs/digits/ASR/results"
+    records = [
+        json.loads(line) for line in (results / "compare.jsonl").read_text().splitlines()
+    ]
+    assert [(r["name"], r["init"], r["steps"]) for r in records] == [
+        ("full", "", 12),
+        ("E1", "full", 12),
+    ]
+    for record in records:
+        assert set(record["rates"]) == {"dev", "test"}
+        assert record["seconds"] > 0 and record["memory_gib"] > 0.1
+        assert record["multiply_adds"] > 1e6 and record["parameters"] > 1e4
+    table = (results / "compare.md").read_text()
+    assert "| full |" in table and "| E1 | 42 | 12 after full |" in table
+    assert (results / "compare.png").read_bytes().startswith(b"\x89PNG")

@@ -39,7 +39,7 @@ class Recipe:
             self.write(f"data/fbank/{corpus}_cuts_{part}.jsonl.gz")
         self.python = tmp_path / "bin" / "python"
         self.program("python", PYTHON)
-        for name in ("train", "decode", "results"):
+        for name in ("train", "decode", "results", "compare"):
             self.program(f"icefall-attn-{name}", PROGRAM)
 
     def write(self, *names: str) -> None:
@@ -134,6 +134,49 @@ def test_refusal_of_the_trainer_is_shown_alone(recipe: Recipe) -> None:
     assert done.returncode == 1
     assert "FAILED with exit code 1" in done.stdout
     assert done.stderr == f"    {message}\n"
+
+
+LIST = """# a comment
+full --model.encoder.attention.kind full
+
+B1 --train.init_from @full
+"""
+
+
+def test_compare_trains_and_decodes_each_variant_with_each_seed(recipe: Recipe) -> None:
+    (recipe.dir / "conf/two.txt").write_text(LIST)
+    options = ["--list", str(recipe.dir / "conf/two.txt"), "--seeds", "1 2"]
+    options += ["--max-steps", "7", "--methods", "greedy_search"]
+    done = recipe.run("compare.sh", *options, "--", "--optim.lr", "1")
+    assert done.returncode == 0, done.stderr
+    calls = recipe.called()
+    trained = [call for call in calls if "-train" in call]
+    expected = [
+        f"icefall-attn-train --config conf/train.yaml --exp-dir exp-compare/{name}/seed-{seed} "
+        f"--train.seed {seed} --train.max_steps 7 {own} --optim.lr 1"
+        for seed in (1, 2)
+        for name, own in (
+            ("full", "--model.encoder.attention.kind full"),
+            ("B1", f"--train.init_from exp-compare/full/seed-{seed}"),
+        )
+    ]
+    assert trained == expected
+    assert len([call for call in calls if "-decode" in call]) == 4
+    assert calls[-1].startswith("icefall-attn-compare --exp-dir exp-compare")
+    again = recipe.run("compare.sh", *options, "--", "--optim.lr", "1")
+    assert again.stdout.count("skipped") == 8
+    assert len(recipe.called()) == 1  # the table
+
+
+def test_compare_refuses_what_it_cannot_do(recipe: Recipe) -> None:
+    (recipe.dir / "conf/two.txt").write_text(LIST)
+    options = ["--list", str(recipe.dir / "conf/two.txt")]
+    done = recipe.run("compare.sh", *options, "--names", "full B7")
+    assert done.returncode == 2 and "no variant 'B7', only full B1" in done.stderr
+    done = recipe.run("compare.sh", *options, "--names", "B1")
+    assert done.returncode == 1
+    assert "B1 starts from full, which is not trained with seed 42" in done.stderr
+    assert recipe.called() == []
 
 
 def _fail(message: str) -> str:

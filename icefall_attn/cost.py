@@ -1,0 +1,24 @@
+"""Multiply-adds of a computation, counted while it runs."""
+
+from typing import Any, Callable
+
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::conv2d")
+
+
+def multiply_adds(call: Callable[[], Any]) -> float:
+    """Multiply-adds of the matrix products and convolutions of ``call()``."""
+    try:
+        from torch.utils.flop_counter import FlopCounterMode
+    except ImportError:  # torch 1.13
+        return _by_profile(call)
+    with FlopCounterMode(display=False) as counter:
+        call()
+    return counter.get_total_flops() / 2
+
+
+def _by_profile(call: Callable[[], Any]) -> float:
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], with_flops=True) as record:
+        call()
+    return sum(e.flops for e in record.events() if e.name in PRODUCTS) / 2
