@@ -49,6 +49,7 @@ class RunConfig:
         self.optim.rate(
             1, self.train.max_steps
         )  # a schedule that does not fit says so now
+        self.model.encoder.check_longest(self.data.max_utterance)
 
 
 def to_dict(config: Any) -> Dict[str, Any]:

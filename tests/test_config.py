@@ -85,6 +85,10 @@ CAUSAL = ["--model.encoder.context.kind", "causal"]
             COMBINED + ["prob_sparse", f"{ATTENTION}.prob_sparse.n_share", "16"],
             "n_share=16 layers, but there are 12",
         ),
+        (
+            COMBINED + ["lmla", f"{ATTENTION}.lmla.max_length", "500"],
+            "data.max_utterance=30 s is longer than the 500 frames",
+        ),
         (COMBINED + ["cosformer", *CAUSAL], "set period to the longest length"),
         (COMBINED + ["lbla", *CAUSAL], "set period to the longest length"),
         (COMBINED + ["m_ape", *CAUSAL], "set period to the longest length"),

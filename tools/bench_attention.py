@@ -3,7 +3,8 @@
 
 For every registered mechanism and a range of lengths (frames of 40 ms), forward and forward +
 backward of one layer's self-attention module, as ratios to ``full`` in the same run. Writes a table
-to the console and to a file, and a plot.
+to the console and to a file, and a plot. With ``--core`` the projections of queries, keys, values and
+output are left out: they cost the same in all.
 
     tools/bench_attention.py                                  # 100 to 4000 frames
     tools/bench_attention.py --kinds full prob_sparse --lengths 400 800 --output attention
@@ -45,7 +46,7 @@ def main() -> None:
         "--kinds", nargs="+", choices=known, default=known, help="mechanisms"
     )
     parser.add_argument(
-        "--lengths", type=positive, nargs="+", default=[100, 200, 400, 800, 1600, 4000],
+        "--lengths", type=positive, nargs="+", default=[100, 200, 500, 1000, 2000, 4000],
         help="frames of 40 ms",
     )  # fmt: skip
     parser.add_argument(
@@ -53,6 +54,9 @@ def main() -> None:
         type=positive,
         default=4000,
         help="of a batch: as many utterances as fit",
+    )
+    parser.add_argument(
+        "--core", action="store_true", help="leave the projections out"
     )
     parser.add_argument("--repeats", type=positive, default=5, help="measured rounds")
     parser.add_argument(
@@ -63,7 +67,7 @@ def main() -> None:
     rows = []
     for length in args.lengths:
         batch = max(1, args.frames // length)
-        rows += measure(kinds, length, batch, args.repeats)
+        rows += measure(kinds, length, batch, args.core, args.repeats)
         if length == args.lengths[0]:
             print(HEAD)
         for row in rows[-len(kinds) :]:
@@ -90,10 +94,10 @@ def show(row: Dict[str, Any]) -> str:
 
 
 def measure(
-    kinds: List[str], frames: int, batch: int, repeats: int
+    kinds: List[str], frames: int, batch: int, core: bool, repeats: int
 ) -> List[Dict[str, Any]]:
     """One row per mechanism, ratios to the first."""
-    modules = {kind: Layer(kind, frames, batch) for kind in kinds}
+    modules = {kind: Layer(kind, frames, batch, core) for kind in kinds}
     forward = alternate({kind: m.forward for kind, m in modules.items()}, repeats)
     both = alternate({kind: m.forward_backward for kind, m in modules.items()}, repeats)
     rows = []
@@ -107,7 +111,7 @@ def measure(
                 "work": module.multiply_adds(),
                 "forward": forward[kind],
                 "forward+backward": both[kind],
-                "memory": in_a_process(memory_of, kind, frames, batch),
+                "memory": in_a_process(memory_of, kind, frames, batch, core),
             }
         )
     for row in rows:
@@ -119,11 +123,14 @@ def measure(
 class Layer:
     """One layer's self-attention and a batch of equally long utterances."""
 
-    def __init__(self, kind: str, frames: int, batch: int):
+    def __init__(self, kind: str, frames: int, batch: int, core: bool):
         torch.manual_seed(0)
         config = AttentionConfig(kind=kind)
         config.lmla.max_length = MAX_TABLE
         self.module = make_attention(config, DIM, HEADS, 0.1, 0).train()
+        if core:
+            for name in ("query", "key", "value", "out"):
+                setattr(self.module, name, torch.nn.Identity())
         self.shared = make_shared(config, DIM)
         self.valid = torch.ones(batch, frames, dtype=torch.bool)
         self.x = torch.randn(batch, frames, DIM, requires_grad=True)
@@ -152,10 +159,10 @@ class Layer:
         return multiply_adds(self.forward)
 
 
-def memory_of(kind: str, frames: int, batch: int) -> float:
+def memory_of(kind: str, frames: int, batch: int, core: bool) -> float:
     """Peak MiB of forward and backward above the module and its input."""
-    layer = Layer(kind, frames, batch)
-    Layer(kind, 20, 1).forward_backward()  # libraries allocate at their first call
+    layer = Layer(kind, frames, batch, core)
+    Layer(kind, 20, 1, core).forward_backward()  # libraries allocate at their first call
     return peak_mib(layer.forward_backward)
 
 

@@ -23,6 +23,7 @@ from icefall_attn.nn.positions import AbsolutePositions
 from icefall_attn.nn.subsampling import ConvSubsampling
 
 
+FRAMES_PER_SECOND = 25  # after subsampling
 CONTEXTS = ("full", "causal")
 
 
@@ -118,6 +119,20 @@ class ConformerConfig:
             raise ValueError(
                 f"attention.kind={kind} cannot be had with context.kind={self.context.kind}, "
                 f"num_layers={self.num_layers} and its other options: {reason}"
+            )
+
+    def check_longest(self, seconds: float) -> None:
+        """Refuses training speech that is longer than the attention's positions reach.
+
+        Raises:
+          ValueError: naming the way out.
+        """
+        options = getattr(self.attention, self.attention.kind, None)
+        longest = getattr(options, "longest", 0)
+        if 0 < longest < int(seconds * FRAMES_PER_SECOND):
+            raise ValueError(
+                f"data.max_utterance={seconds:g} s is longer than the {longest} frames of 40 ms that "
+                f"attention.kind={self.attention.kind} is set to; lower the one or raise the other"
             )
 
 

@@ -11,6 +11,7 @@ from icefall_attn.attention import MECHANISMS, AttentionContext
 from icefall_attn.attention.linear import LinearAttention
 from icefall_attn.attention.linear.sums import attend_linearly, running_sums
 from icefall_attn.attention.masking import visible_bias
+from icefall_attn.errors import UserError
 from icefall_attn.nn.lengths import valid_mask
 
 DIM, HEADS = 8, 2
@@ -112,8 +113,8 @@ def test_a_table_of_zeros_is_plain_linear_attention():
     one = torch.ones(1, 1, 1, 1, dtype=torch.float64)
     for left in (True, False):
         torch.testing.assert_close(
-            attend_linearly(q, k, v, factors, left, True),
-            attend_linearly(q, k, v, [(one, one)], not left, True),
+            attend_linearly(q, k, v, factors, left, None),
+            attend_linearly(q, k, v, [(one, one)], not left, None),
         )
 
 
@@ -139,7 +140,9 @@ def test_the_table_learns_from_the_start_and_does_not_decay(init):
 
 def test_longer_than_the_table():
     x, context = torch.randn(1, 9, DIM, dtype=torch.float64), make_context([9], 9)
-    with pytest.raises(ValueError, match="9 frames is longer than lmla.max_length=5"):
+    with pytest.raises(
+        UserError, match="9 frames is longer than 5; raise lmla.max_length"
+    ):
         make("lmla", max_length=5)(x, context)
     frames, lengths = torch.arange(9), torch.tensor([9])
     clamped = make("lmla", max_length=5, beyond="clamp").rows(frames, lengths)
@@ -168,8 +171,22 @@ def test_period(kind):
     x, context = torch.randn(1, 9, DIM, dtype=torch.float64), make_context([9], 9)
     torch.testing.assert_close(make(kind, period=9)(x, context), make(kind)(x, context))
     assert not torch.allclose(make(kind, period=20)(x, context), make(kind)(x, context))
-    with pytest.raises(ValueError, match="9 frames is longer than period=8"):
+    with pytest.raises(UserError, match="9 frames is longer than 8; raise period"):
         make(kind, period=8)(x, context)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_does_not_count_as_length(kind):
+    options = {"max_length": 5} if kind == "lmla" else {"period": 5}
+    x = torch.randn(1, 9, DIM, dtype=torch.float64)
+    module = make(kind, **options)
+    torch.testing.assert_close(
+        module(x, make_context([5], 9))[:, :5], module(x[:, :5], make_context([5], 5))
+    )
+    state = module.init_state(1)
+    _, state = module.step(x[:, :5], state)
+    with pytest.raises(UserError, match="6 frames is longer than 5"):
+        module.step(x[:, 5:6], state)
 
 
 def make_causal(kind, **options):
@@ -263,7 +280,7 @@ def test_signs_of_the_divisor_are_kept():
     q = torch.ones(1, 1, 2, 1, dtype=torch.float64)
     v = torch.tensor([[[[1.0], [2.0]]]], dtype=torch.float64)
     negative = torch.tensor([[[[-1.0], [-1.0]]]], dtype=torch.float64)
-    out = attend_linearly(q, torch.ones_like(q), v, [(q, negative)], True, True)
+    out = attend_linearly(q, torch.ones_like(q), v, [(q, negative)], True, None)
     torch.testing.assert_close(out, torch.full_like(out, 1.5))
 
 
@@ -288,7 +305,7 @@ def test_quadratic_and_linear_cost():
         for frames in (64, 128):
             q = torch.rand(1, 1, frames, 4)
             with _Counter() as counter:
-                attend_linearly(q, q, q, [(torch.ones(1), torch.ones(1))], left, True)
+                attend_linearly(q, q, q, [(torch.ones(1), torch.ones(1))], left, None)
             counts[left, frames] = counter.total
     assert counts[True, 128] > 3.9 * counts[True, 64]
     assert counts[False, 128] <= 2 * counts[False, 64]

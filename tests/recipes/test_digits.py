@@ -149,7 +149,8 @@ def test_mechanisms_are_compared_in_pieces(first_run, checkout):
     assert second.stdout.count("done before, skipped") == 2
     results = checkout / "egs/digits/ASR/results"
     records = [
-        json.loads(line) for line in (results / "compare.jsonl").read_text().splitlines()
+        json.loads(line)
+        for line in (results / "compare.jsonl").read_text().splitlines()
     ]
     assert [(r["name"], r["init"], r["steps"]) for r in records] == [
         ("full", "", 12),

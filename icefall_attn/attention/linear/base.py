@@ -1,19 +1,16 @@
 """What all linear mechanisms share: options, kernels, passes and streams."""
 
 from dataclasses import dataclass
-from typing import List, NamedTuple, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from icefall_attn.attention.linear.sums import (
-    attend_causally,
-    attend_linearly,
-    nothing,
-)
+from icefall_attn.attention.linear.sums import attend_causally, attend_linearly
 from icefall_attn.attention.projections import Projections
 from icefall_attn.attention.registry import AttentionContext
+from icefall_attn.errors import UserError
 
 KERNELS = ("elu1", "relu", "sigmoid", "exp")
 
@@ -54,12 +51,12 @@ class LinearState(NamedTuple):
     Attributes:
       frame: frames so far.
       sums: ``(R, B, H, d, d + 1)``, of ``psi(k_j) m_jr`` times ``(v_j, 1)``, for each factor pair r.
-      norm: ``(B, H, d, 1)``, of ``psi(k_j)``.
+      kernels: ``(B, H, 1, d)``, of ``psi(k_j)``.
     """
 
     frame: int
     sums: Tensor
-    norm: Tensor
+    kernels: Tensor
 
 
 class LinearAttention(Projections):
@@ -75,6 +72,7 @@ class LinearAttention(Projections):
         self.kernel, self.product = config.kernel, config.product
         self.reweighted = config.normalizer == "reweighted"
         self.piece = 64  # frames that a causal pass sums by pairs
+        self.longest, self.way_out = 0, ""  # frames of an utterance; 0 for no bound
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
@@ -90,36 +88,64 @@ class LinearAttention(Projections):
         self, query: Tensor, key: Tensor, value: Tensor, context: AttentionContext
     ) -> Tensor:
         """A pass over whole utterances, ``(B, H, T', d)``, at least in float32."""
+        if 0 < self.longest < query.size(2):
+            self.check(int(context.valid.sum(dim=1).max()))
         query, key, value = self.psi(widen(query)), self.psi(widen(key)), widen(value)
         visible = context.valid[:, None, :, None].to(key.dtype)
-        key = key * visible
         frames = torch.arange(query.size(2), device=query.device)
-        factors = self.factors(frames, context.valid.sum(dim=1), key.dtype)
+        factors = self.factors(frames, context.valid.sum(dim=1), visible)
         left = self.goes_left(query)
+        norm: Optional[Tensor] = None
+        if not self.reweighted:
+            norm = self.kernel_norm(query, key * visible, context.causal)
         if context.causal:
             piece = query.size(2) if left else self.piece
-            before = nothing(query, len(factors))
-            out = attend_causally(
-                query, key, value, factors, self.reweighted, piece, before
-            )[0]
+            batch, heads, _, d = query.shape
+            before = query.new_zeros([len(factors), batch, heads, d, d + 1])
+            out = attend_causally(query, key, value, factors, piece, before, norm)[0]
         else:
-            out = attend_linearly(query, key, value, factors, left, self.reweighted)
+            out = attend_linearly(query, key, value, factors, left, norm)
         return out * visible
 
+    def check(self, frames: int) -> None:
+        """Refuses an utterance that is longer than the positions reach.
+
+        Raises:
+          UserError: naming the way out.
+        """
+        if frames > self.longest:
+            raise UserError(
+                f"an utterance of {frames} frames is longer than {self.longest}; {self.way_out}"
+            )
+
     def factors(
-        self, frames: Tensor, lengths: Tensor, dtype: torch.dtype
-    ) -> List[Tuple[Tensor, Tensor]]:
-        """The `multipliers` in a type."""
-        pairs = self.multipliers(frames, lengths)
-        return [(a.to(dtype), b.to(dtype)) for a, b in pairs]
+        self, frames: Tensor, lengths: Tensor, visible: Tensor
+    ) -> List[Tuple[Optional[Tensor], Tensor]]:
+        """The `multipliers`, in the type of ``visible``, those of the keys times that."""
+        result: List[Tuple[Optional[Tensor], Tensor]] = []
+        for of_query, of_key in self.multipliers(frames, lengths):
+            if of_query is not None:
+                of_query = of_query.to(visible.dtype)
+            result.append((of_query, of_key.to(visible.dtype) * visible))
+        return result
+
+    def kernel_norm(self, query: Tensor, key: Tensor, causal: bool) -> Tensor:
+        """``psi(q_i) sum_j psi(k_j)`` over the keys that i sees, ``(B, H, T', 1)``."""
+        if causal:
+            return (query * key.cumsum(dim=2)).sum(dim=3, keepdim=True)
+        return torch.matmul(query, key.sum(dim=2).unsqueeze(3))
 
     @torch.jit.unused
     def init_state(self, batch_size: int) -> LinearState:
         """The state of ``batch_size`` streams that begin together."""
         weight = widen(self.query.weight)
-        like = weight.new_zeros(batch_size, self.heads, 0, weight.size(0) // self.heads)
         one = torch.ones(1, dtype=torch.int64, device=weight.device)
-        return LinearState(0, *nothing(like, len(self.multipliers(one - 1, one))))
+        pairs, d = len(self.multipliers(one - 1, one)), weight.size(0) // self.heads
+        return LinearState(
+            0,
+            weight.new_zeros(pairs, batch_size, self.heads, d, d + 1),
+            weight.new_zeros(batch_size, self.heads, 1, d),
+        )
 
     @torch.jit.unused
     def step(self, x: Tensor, state: LinearState) -> Tuple[Tensor, LinearState]:
@@ -128,18 +154,20 @@ class LinearAttention(Projections):
         with torch.autocast(x.device.type, enabled=False):
             query, key = self.psi(widen(query)), self.psi(widen(key))
             frame = state.frame + x.size(1)
+            if self.longest > 0:
+                self.check(frame)
             frames = torch.arange(state.frame, frame, device=x.device)
             lengths = torch.full((x.size(0),), frame, device=x.device)
+            factors = self.factors(frames, lengths, key.new_ones(1))
+            kernels = state.kernels + key.cumsum(dim=2)
+            norm = None
+            if not self.reweighted:
+                norm = (query * kernels).sum(dim=3, keepdim=True)
             out, sums = attend_causally(
-                query,
-                key,
-                widen(value),
-                self.factors(frames, lengths, key.dtype),
-                self.reweighted,
-                self.piece,
-                (state.sums, state.norm),
+                query, key, widen(value), factors, self.piece, state.sums, norm
             )
-        return self.leave(out.to(x.dtype)), LinearState(frame, *sums)
+        state = LinearState(frame, sums, kernels[:, :, -1:])
+        return self.leave(out.to(x.dtype)), state
 
     def psi(self, x: Tensor) -> Tensor:
         """The kernel, at least 0 everywhere."""
@@ -159,8 +187,10 @@ class LinearAttention(Projections):
 
     def multipliers(
         self, frames: Tensor, lengths: Tensor
-    ) -> List[Tuple[Tensor, Tensor]]:
+    ) -> List[Tuple[Optional[Tensor], Tensor]]:
         """R pairs of factors of queries and keys that broadcast with ``(B, H, T', D / H)``.
+
+        None stands for a factor of 1.
 
         Args:
           frames: ``(T',)`` numbers of the frames in their utterances, from 0.

@@ -51,6 +51,11 @@ class LearnableLinearAttention(LinearAttention):
                     f"lmla.max_length must be at least 1, not {self.max_length}"
                 )
 
+        @property
+        def longest(self) -> int:
+            """Frames of the longest utterance, 0 for no bound."""
+            return self.max_length if self.beyond == "error" else 0
+
     @staticmethod
     def objection(config: Config, encoder) -> Optional[str]:
         """See `registry`."""
@@ -66,6 +71,10 @@ class LearnableLinearAttention(LinearAttention):
     ):
         super().__init__(dim, heads, dropout, config, layer)
         self.max_length, self.beyond = config.max_length, config.beyond
+        self.longest = config.longest
+        self.way_out = (
+            "raise lmla.max_length, or set lmla.beyond to clamp or interpolate"
+        )
         own = heads if config.scope == "model" else 1
         # never 0, where cos has no slope; and no weight decay, which would draw it there
         table = torch.empty(own, config.max_length, dim // heads)
@@ -81,23 +90,13 @@ class LearnableLinearAttention(LinearAttention):
 
     def multipliers(
         self, frames: Tensor, lengths: Tensor
-    ) -> List[Tuple[Tensor, Tensor]]:
-        factor = torch.cos(widen(self.rows(frames, lengths)))
-        return [(torch.ones_like(factor[:, :1, :, :1]), factor)]
+    ) -> List[Tuple[Optional[Tensor], Tensor]]:
+        return [(None, torch.cos(widen(self.rows(frames, lengths))))]
 
     def rows(self, frames: Tensor, lengths: Tensor) -> Tensor:
-        """R at ``frames``, ``(1 or B, 1 or H, T', D / H)``.
-
-        Raises:
-          ValueError: for an utterance beyond the table, if ``beyond`` is ``error``.
-        """
+        """R at ``frames``, ``(1 or B, 1 or H, T', D / H)``."""
         last = self.max_length - 1
         if self.beyond != "interpolate":
-            if self.beyond == "error" and int(lengths.max()) > self.max_length:
-                raise ValueError(
-                    f"an utterance of {int(lengths.max())} frames is longer than lmla.max_length="
-                    f"{self.max_length}; raise it, or set lmla.beyond to clamp or interpolate"
-                )
             return self.table[:, frames.clamp(max=last)].unsqueeze(0)
         # an utterance of more frames has the whole table stretched to its own length
         step = last / (lengths - 1).clamp(min=max(last, 1)).to(torch.float64)

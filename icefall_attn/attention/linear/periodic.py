@@ -27,6 +27,11 @@ class PeriodConfig(LinearConfig):
         if self.period < 0:
             raise ValueError(f"period must be 0 or more frames, not {self.period}")
 
+    @property
+    def longest(self) -> int:
+        """Frames of the longest utterance, 0 for no bound."""
+        return self.period
+
 
 class PeriodicAttention(LinearAttention):
     """A linear mechanism whose factors are functions of ``pi j / 2M``."""
@@ -35,7 +40,8 @@ class PeriodicAttention(LinearAttention):
         self, dim: int, heads: int, dropout: float, config: PeriodConfig, layer: int = 0
     ):
         super().__init__(dim, heads, dropout, config, layer)
-        self.period = config.period
+        self.period, self.longest = config.period, config.longest
+        self.way_out = "raise period: weights would be negative"
 
     @staticmethod
     def objection(config: PeriodConfig, encoder) -> Optional[str]:
@@ -48,21 +54,12 @@ class PeriodicAttention(LinearAttention):
         return None
 
     def angle(self, frames: Tensor, lengths: Tensor) -> Tensor:
-        """``pi j / 2M``, ``(1 or B, 1, T', 1)`` float64.
-
-        Raises:
-          ValueError: for an utterance beyond `period`, where weights would be negative.
-        """
+        """``pi j / 2M``, ``(1 or B, 1, T', 1)`` float64."""
         frames = frames.to(torch.float64)[None, None, :, None]
-        if self.period == 0:
-            length = lengths.clamp(min=1).to(torch.float64)[:, None, None, None]
-            return 0.5 * math.pi * frames / length
-        if int(lengths.max()) > self.period:
-            raise ValueError(
-                f"an utterance of {int(lengths.max())} frames is longer than period="
-                f"{self.period}; raise it"
-            )
-        return 0.5 * math.pi * frames / self.period
+        if self.period > 0:
+            return 0.5 * math.pi * frames / self.period
+        length = lengths.clamp(min=1).to(torch.float64)[:, None, None, None]
+        return 0.5 * math.pi * frames / length
 
 
 @register("cosformer")
@@ -77,7 +74,7 @@ class CosformerAttention(PeriodicAttention):
 
     def multipliers(
         self, frames: Tensor, lengths: Tensor
-    ) -> List[Tuple[Tensor, Tensor]]:
+    ) -> List[Tuple[Optional[Tensor], Tensor]]:
         angle = self.angle(frames, lengths)
         cos, sin = torch.cos(angle), torch.sin(angle)
         return [(cos, cos), (sin, sin)]
@@ -122,6 +119,6 @@ class AbsoluteLinearAttention(PeriodicAttention):
 
     def multipliers(
         self, frames: Tensor, lengths: Tensor
-    ) -> List[Tuple[Tensor, Tensor]]:
+    ) -> List[Tuple[Optional[Tensor], Tensor]]:
         angle = self.angle(frames, lengths)
-        return [(torch.ones_like(angle), torch.cos(angle) * self.extension)]
+        return [(None, torch.cos(angle) * self.extension)]

@@ -1,6 +1,6 @@
 """Weighted sums over keys, of all or of those so far."""
 
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -11,77 +11,63 @@ def attend_linearly(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    factors: List[Tuple[Tensor, Tensor]],
+    factors: List[Tuple[Optional[Tensor], Tensor]],
     left: bool,
-    reweighted: bool,
+    norm: Optional[Tensor],
 ) -> Tensor:
     """``sum_j w_ij v_j / sum_j w_ij`` with ``w_ij`` the sum over factor pairs of products.
 
     Args:
-      query, key: ``(B, H, T', d)`` kernels, keys 0 in padding.
+      query, key: ``(B, H, T', d)`` kernels.
       value: ``(B, H, T', d)``.
-      factors: see `LinearAttention.multipliers`.
+      factors: see `LinearAttention.multipliers`; those of the keys are 0 in padding.
       left: sum over keys last.
-      reweighted: divide by the sum of the weights, otherwise of the kernels alone.
+      norm: ``(B, H, T', 1)``, what to divide by instead of the sum of the weights.
     """
-    total = torch.zeros_like(query)
-    norm = torch.zeros_like(query[..., :1])
-    for of_query, of_key in factors:
-        q, k = query * of_query, key * of_key
+    total, weight = query, query
+    for pair, (of_query, of_key) in enumerate(factors):
+        q = query if of_query is None else query * of_query
+        k = key * of_key
         if left:
             weights = torch.matmul(q, k.transpose(2, 3))
-            total = total + torch.matmul(weights, value)
-            norm = norm + weights.sum(dim=3, keepdim=True)
+            out, own = torch.matmul(weights, value), weights.sum(dim=3, keepdim=True)
         else:
-            total = total + torch.matmul(q, torch.matmul(k.transpose(2, 3), value))
-            norm = norm + torch.matmul(q, k.sum(dim=2).unsqueeze(3))
-    if not reweighted:
-        norm = torch.matmul(query, key.sum(dim=2).unsqueeze(3))
-    return divide(total, norm)
+            out = torch.matmul(q, torch.matmul(k.transpose(2, 3), value))
+            own = torch.matmul(q, k.sum(dim=2).unsqueeze(3))
+        total = out if pair == 0 else total + out
+        weight = own if pair == 0 else weight + own
+    return divide(total, weight if norm is None else norm)
 
 
 def attend_causally(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    factors: List[Tuple[Tensor, Tensor]],
-    reweighted: bool,
+    factors: List[Tuple[Optional[Tensor], Tensor]],
     piece: int,
-    before: Tuple[Tensor, Tensor],
-) -> Tuple[Tensor, Tuple[Tensor, Tensor]]:
+    before: Tensor,
+    norm: Optional[Tensor],
+) -> Tuple[Tensor, Tensor]:
     """Like `attend_linearly`, each query seeing the keys up to its own frame.
 
     Args:
-      query, key, value, factors, reweighted: as there.
+      query, key, value, factors, norm: as there.
       piece: frames within which sums go by pairs.
-      before: sums over earlier frames, see `LinearState`.
+      before: sums over earlier frames, ``(R, B, H, d, d + 1)``.
 
     Returns:
       ``(B, H, T', d)``, and the sums with these frames.
     """
-    sums, norms = before
     value = torch.cat((value, torch.ones_like(value[..., :1])), dim=3)
-    total = torch.zeros_like(value)
+    total = value
     after: List[Tensor] = []
     for pair, (of_query, of_key) in enumerate(factors):
-        out, last = running_sums(
-            query * of_query, key * of_key, value, piece, sums[pair]
-        )
-        total = total + out
+        q = query if of_query is None else query * of_query
+        out, last = running_sums(q, key * of_key, value, piece, before[pair])
+        total = out if pair == 0 else total + out
         after.append(last)
-    norm, norm_after = total[..., -1:], norms + key.sum(dim=2).unsqueeze(3)
-    if not reweighted:
-        norm = (query * (norms.transpose(2, 3) + key.cumsum(dim=2))).sum(
-            3, keepdim=True
-        )
-    return divide(total[..., :-1], norm), (torch.stack(after), norm_after)
-
-
-def nothing(like: Tensor, pairs: int) -> Tuple[Tensor, Tensor]:
-    """The sums before the first of frames ``(B, H, T', d)``, for a number of factor pairs."""
-    batch, heads, _, d = like.shape
-    sums = like.new_zeros([pairs, batch, heads, d, d + 1])
-    return sums, like.new_zeros([batch, heads, d, 1])
+    divisor = total[..., -1:] if norm is None else norm
+    return divide(total[..., :-1], divisor), torch.stack(after)
 
 
 def running_sums(
