@@ -215,7 +215,7 @@ in_group() {
   trap 'stopped=143; stop_group "$child"' TERM HUP
   trap 'stopped=130; stop_group "$child"' INT
   set +e
-  wait "$child"
+  wait "$child" 2>/dev/null # bash would tell of a kill in its own words
   group_code=$?
   set -e
   trap - TERM HUP INT

@@ -200,6 +200,19 @@ def test_a_killed_stage_leaves_no_marker(tmp_path: Path, kind: signal.Signals) -
             os.kill(pid, signal.SIGKILL)
 
 
+def test_a_stage_without_memory_is_told_in_our_words(tmp_path: Path) -> None:
+    toy = Toy(
+        tmp_path,
+        'parse_options "$@"; work_dir=data\n'
+        "victim() { echo the last words; kill -KILL $BASHPID; }\n"
+        "run_stage 1 victim victim\n",
+    )
+    done = toy.run()
+    assert done.returncode == 137
+    assert "KILLED, perhaps for want of memory" in done.stdout
+    assert done.stderr.strip() == "the last words"
+
+
 BAR = """
 import sys
 from icefall_attn.progress import progress_bar
