@@ -11,7 +11,7 @@ from icefall_attn.attention.dot_product import attention_weights
 from icefall_attn.attention.masking import merge_heads, split_heads
 from icefall_attn.attention.registry import AttentionContext, register
 from icefall_attn.nn.dropout import Dropout
-from icefall_attn.nn.positions import inverse_frequencies, sinusoids
+from icefall_attn.nn.positions import Sinusoids
 
 
 class RelPosTable(nn.Module):
@@ -29,7 +29,7 @@ class RelPosTable(nn.Module):
     def __init__(self, dim: int, legacy_symmetric: bool = False):
         super().__init__()
         self.legacy_symmetric = legacy_symmetric
-        self.register_buffer("inv_freq", inverse_frequencies(dim), persistent=False)
+        self.sinusoids = Sinusoids(dim)
 
     def forward(self, frames: int) -> List[Tensor]:
         """What the layers of a pass over ``frames`` share: ``(2 frames - 1, D)``."""
@@ -37,12 +37,10 @@ class RelPosTable(nn.Module):
 
     def rows(self, q_len: int, k_len: int) -> Tensor:
         """Returns ``(q_len + k_len - 1, D)`` float32; the queries are the last of the keys."""
-        distances = torch.arange(
-            k_len - 1, -q_len, -1, device=self.inv_freq.device, dtype=torch.float32
-        )
-        if self.legacy_symmetric:
-            distances = distances.abs()
-        return sinusoids(distances, self.inv_freq)
+        if not self.legacy_symmetric:
+            return self.sinusoids(k_len - 1, -q_len, -1)
+        past = self.sinusoids(k_len - 1, -1, -1)
+        return torch.cat((past, self.sinusoids(1, q_len, 1)))
 
 
 @register("rel_pos")

@@ -8,25 +8,30 @@ from torch import Tensor, nn
 from icefall_attn.nn.dropout import Dropout
 
 
-def inverse_frequencies(dim: int) -> Tensor:
-    """``omega_k = 10000^(-2k/dim)``, ``(dim / 2,)`` float32."""
-    if dim % 2 != 0:
-        raise ValueError(f"sinusoidal positions need an even width, not {dim}")
-    return torch.exp(torch.arange(0, dim, 2).float() * -(math.log(10000.0) / dim))
+class Sinusoids(nn.Module):
+    """Rows ``[sin(p w_0), cos(p w_0), sin(p w_1), ...]``, ``w_k = 10000^(-2k/dim)``.
 
-
-def sinusoids(positions: Tensor, inv_freq: Tensor) -> Tensor:
-    """Rows ``[sin(p w_0), cos(p w_0), sin(p w_1), ...]``.
-
-    Args:
-      positions: ``(N,)`` float32; float16 could not tell positions above 2048 apart.
-      inv_freq: ``(dim / 2,)`` float32.
-
-    Returns:
-      ``(N, dim)`` float32.
+    Computed in float32 even in a model of half precision, which could not tell positions above
+    2048 (bfloat16: 256) apart; the frequencies are made anew each time, since a buffer
+    would be rounded with the model.
     """
-    angles = positions.unsqueeze(1) * inv_freq
-    return torch.stack((torch.sin(angles), torch.cos(angles)), dim=2).flatten(1)
+
+    def __init__(self, dim: int):
+        super().__init__()
+        if dim % 2 != 0:
+            raise ValueError(f"sinusoidal positions need an even width, not {dim}")
+        self.dim = dim
+        # knows the device alone
+        self.register_buffer("place", torch.empty(0), persistent=False)
+
+    def forward(self, first: int, last: int, step: int) -> Tensor:
+        """``(N, dim)`` float32 of the positions ``range(first, last, step)``."""
+        place, real = self.place.device, torch.float32
+        positions = torch.arange(first, last, step, device=place, dtype=real)
+        exponents = torch.arange(0, self.dim, 2, device=place, dtype=real)
+        frequencies = torch.exp(exponents * -(math.log(10000.0) / self.dim))
+        angles = positions.unsqueeze(1) * frequencies
+        return torch.stack((torch.sin(angles), torch.cos(angles)), dim=2).flatten(1)
 
 
 class AbsolutePositions(nn.Module):
@@ -36,10 +41,9 @@ class AbsolutePositions(nn.Module):
         super().__init__()
         self.scale = math.sqrt(dim)
         self.dropout = Dropout(dropout)
-        self.register_buffer("inv_freq", inverse_frequencies(dim), persistent=False)
+        self.sinusoids = Sinusoids(dim)
 
     def forward(self, x: Tensor) -> Tensor:
         """x: ``(B, T, D)``. Returns ``(B, T, D)``."""
-        positions = torch.arange(x.size(1), device=x.device, dtype=torch.float32)
-        table = sinusoids(positions, self.inv_freq).to(x.dtype)
+        table = self.sinusoids(0, x.size(1), 1).to(x.dtype)
         return self.dropout(x * self.scale + table)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from icefall_attn.attention import AttentionConfig, AttentionContext
 from icefall_attn.attention.full import FullAttention
@@ -154,6 +155,73 @@ def test_measures_bound_each_other():
     assert (exact >= log - 1e-9).all()
     zero = by_lse.measure(torch.zeros_like(query), key, lengths)
     torch.testing.assert_close(zero, torch.full_like(zero, log))
+
+
+def test_the_measure_forgets_the_order_of_keys():
+    module = make(r_sample=100.0, measure="lse")
+    query, key = random_heads(1, 7), random_heads(1, 7)
+    lengths, order = torch.tensor([7]), torch.randperm(7)
+    torch.testing.assert_close(
+        module.measure(query, key[:, :, order], lengths),
+        module.measure(query, key, lengths),
+    )
+
+
+def test_padding_changes_no_choice():
+    """The same queries, alone or in a batch whose padding holds the largest values."""
+    module = make(r_sparse=0.4)
+    query, key = random_heads(3, 12), random_heads(3, 12)
+    lengths = [12, 7, 3]
+    for row, length in enumerate(lengths):
+        query[row, :, length:] = key[row, :, length:] = 1e6
+    index, active = module.choose(query, key, torch.tensor(lengths))
+    for row, length in enumerate(lengths):
+        part = slice(row, row + 1), slice(None), slice(0, length)
+        own, _ = module.choose(query[part], key[part], torch.tensor([length]))
+        for head in range(HEADS):
+            chosen = index[row, head][active[row, 0]].tolist()
+            assert chosen == own[0, head].tolist()
+
+
+def test_training_follows_the_seed():
+    module = make(r_sparse=0.3).train()
+    x, context = torch.randn(1, 40, DIM, dtype=torch.float64), make_context([40], 40)
+    outs = []
+    for seed in (1, 1, 2, 3, 4, 5):
+        torch.manual_seed(seed)
+        outs.append(module(x, context))
+    assert torch.equal(outs[0], outs[1])
+    assert not all(torch.equal(outs[0], out) for out in outs[2:])
+
+
+@pytest.mark.parametrize("selection", ["measure", "random"])
+def test_recomputed_activations_choose_the_same_queries(selection):
+    """Activation checkpointing runs the forward pass twice; the gradients are those of one pass."""
+    module = make(r_sparse=0.3, selection=selection).train()
+    x = torch.randn(1, 30, DIM, dtype=torch.float64, requires_grad=True)
+    grads = []
+    for checkpointed in (False, True):
+        torch.manual_seed(7)
+        run = lambda x: module(x, make_context([30], 30))
+        out = checkpoint(run, x, use_reentrant=False) if checkpointed else run(x)
+        grads.append(torch.autograd.grad(out.pow(2).sum(), [x, *module.parameters()]))
+    torch.testing.assert_close(grads[0], grads[1])
+
+
+def test_fewer_active_queries_make_fewer_scores(monkeypatch):
+    """Scores of active queries with all keys: in proportion to r_sparse."""
+    counts, original = [], torch.softmax
+    monkeypatch.setattr(
+        torch,
+        "softmax",
+        lambda x, dim: counts.append(x.numel()) or original(x, dim),
+    )
+    x, context = torch.randn(1, 40, DIM, dtype=torch.float64), make_context([40], 40)
+    for r_sparse in (1.0, 0.5, 0.25):
+        module = make(r_sparse=r_sparse).train()  # so that no fused kernel is taken
+        module.weights_dropout.p = 0.1
+        module(x, context)
+    assert counts == [HEADS * 40 * 40, HEADS * 20 * 40, HEADS * 10 * 40]
 
 
 def test_ties_take_the_first():

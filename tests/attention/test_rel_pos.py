@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from icefall_attn.attention.masking import visible_bias
 from icefall_attn.attention.rel_pos import (
     RelPosAttention,
     RelPosScores,
@@ -42,6 +43,59 @@ def test_signed_table_has_odd_sines_and_even_cosines(frames):
     assert torch.equal(legacy[:frames], table[:frames])  # the past never changed
     if frames > 1:
         assert not torch.equal(table, legacy)
+
+
+@pytest.mark.parametrize("frames, dim", [(1, 8), (5, 16), (50, 64), (2000, 256)])
+@pytest.mark.parametrize("legacy", [False, True])
+def test_table_is_speechbrains_bit_for_bit(frames, dim, legacy):
+    """Its order of operations: positions times frequencies, sine, cosine, flip, concatenation."""
+    step = -math.log(10000.0) / dim
+    frequencies = torch.exp(torch.arange(0, dim, 2, dtype=torch.float32) * step)
+    angles = torch.arange(frames, dtype=torch.float32)[:, None] * frequencies
+    past, future = torch.zeros(frames, dim), torch.zeros(frames, dim)
+    past[:, 0::2], past[:, 1::2] = angles.sin(), angles.cos()
+    future[:, 0::2] = angles.sin() if legacy else -angles.sin()
+    future[:, 1::2] = angles.cos()
+    expected = torch.cat((past.flip(0), future[1:]))
+    assert torch.equal(RelPosTable(dim, legacy)(frames)[0], expected)
+
+
+def test_half_precision_models_get_a_table_from_float32():
+    module = RelPosTable(16)
+    (exact,) = module(3000)
+    assert torch.equal(module.to(torch.bfloat16)(3000)[0], exact)
+
+
+def test_legacy_differs_in_the_future_alone():
+    """Under a causal mask both tables give the same bits."""
+    x = torch.randn(2, 9, 8)
+    valid = torch.ones(2, 9, dtype=torch.bool)
+    outs = {}
+    for causal in (True, False):
+        for legacy in (False, True):
+            torch.manual_seed(0)
+            config = RelPosAttention.Config(legacy_symmetric=legacy)
+            module = RelPosAttention(8, 2, 0.0, config)
+            shared = RelPosAttention.shared(8, config)(9)
+            bias = visible_bias(valid, x.dtype, causal)
+            outs[causal, legacy] = module(x, AttentionContext(valid, bias, shared))
+    assert torch.equal(outs[True, False], outs[True, True])
+    assert not torch.allclose(outs[False, False], outs[False, True])
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_scores_by_distance_do_not_know_the_place(legacy):
+    """The scores of frames stay when others are put before them."""
+    placed, position = torch.randn(1, 2, 4, 4).double(), torch.nn.Linear(8, 8).double()
+
+    def scores(before):
+        frames = before + 4
+        table = RelPosTable(8, legacy)(frames)[0].double()
+        rows = position(table).view(-1, 2, 4).transpose(0, 1)
+        query = torch.cat((torch.randn(1, 2, before, 4).double(), placed), dim=2)
+        return rel_shift(query @ rows.transpose(1, 2), frames)[..., before:, before:]
+
+    torch.testing.assert_close(scores(0), scores(5))
 
 
 def test_fewer_queries_than_keys_take_the_last_rows_of_time():

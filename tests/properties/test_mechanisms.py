@@ -156,6 +156,19 @@ def test_half_precision_masks_stay_finite(kind):
     assert torch.isfinite(out).all()
 
 
+def test_thousands_of_frames_in_half_precision(kind):
+    attention = AttentionConfig(kind=kind)
+    attention.lmla.max_length = 4000
+    module = make_attention(attention, DIM, HEADS, 0.0, 0).to(torch.bfloat16)
+    shared = make_shared(attention, DIM).to(torch.bfloat16)
+    valid = torch.ones(1, 4000, dtype=torch.bool)
+    bias = visible_bias(valid, torch.bfloat16, False)
+    x = 5 * torch.randn(1, 4000, DIM).to(torch.bfloat16)
+    with torch.no_grad():
+        out = module(x, AttentionContext(valid, bias, shared(4000)))
+    assert torch.isfinite(out).all() and out.float().std() > 0.01
+
+
 def test_every_frame_counts(kind):
     """The counterpart of the tests above: what should matter does."""
     encoder = make_encoder(kind, layers=1).eval()
