@@ -1,4 +1,4 @@
-# Sourced by a recipe's compare.sh, which sets corpus and sets as for decode.sh. It trains, decodes and scores
+# Sourced by a recipe's compare.sh, which sets corpus, sets and average as for decode.sh. It trains, decodes and scores
 # every variant of a list with equal budgets, and keeps what was finished.
 . "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
@@ -10,7 +10,7 @@ option max-steps count 2500 "optimiser steps of each training"
 option config file conf/train.yaml "model and training"
 option exp-dir path exp-compare "holds NAME/seed-S for each"
 option results path results "where the records, the table and the plot go"
-option avg count 5 "number of checkpoints to average for decoding"
+option avg count "${average:-5}" "number of checkpoints to average for decoding"
 option methods "some:${searches// /|}" "$searches" "searches"
 option stage integer 1 "first stage to run: they are counted over all variants and seeds, and --dry-run lists them"
 option stop-stage integer 999999 "last stage to run"

@@ -1,11 +1,12 @@
-# Sourced by a recipe's decode.sh, which sets corpus, the prefix of its files of cuts, and sets, what to decode.
+# Sourced by a recipe's decode.sh, which sets corpus, the prefix of its files of cuts, sets, what to decode, and,
+# if it is not 5, average, the number of checkpoints.
 . "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
 searches="greedy_search modified_beam_search fast_beam_search"
 common_options 3
 option exp-dir path exp "the experiment"
 option methods "some:${searches// /|}" "$searches" "searches, in the order of the stages"
-option avg count 5 "number of checkpoints to average"
+option avg count "${average:-5}" "number of checkpoints to average"
 option by one:valid-loss\|epoch valid-loss "which ones: the best on the dev set, or the last"
 option checkpoint string "" "one file of the experiment, such as last.pt, instead of an average"
 pass_on "options of icefall-attn-decode"

@@ -1,5 +1,5 @@
 # Sourced by a recipe's run.sh, which sets title and, in an array, the options that it hands on to prepare.sh
-# (prepare_options, each as NAME TYPE DEFAULT HELP).
+# (prepare_options, each as NAME TYPE DEFAULT HELP); and average as for decode.sh.
 . "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
 common_options 3
@@ -10,7 +10,7 @@ for each in ${prepare_options[@]+"${prepare_options[@]}"}; do
 done
 option config file conf/train.yaml "model and training"
 option exp-dir path exp "where the experiment is kept"
-option avg count 5 "number of checkpoints to average for decoding"
+option avg count "${average:-5}" "number of checkpoints to average for decoding"
 pass_on "options of icefall-attn-train, which override the config"
 parse_options "$@"
 
