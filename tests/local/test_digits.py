@@ -84,6 +84,13 @@ def test_plan_is_balanced_and_repeatable():
     assert len({u.id for u in test}) == 240
 
 
+def test_training_voices_alone_are_played_at_other_tempos():
+    tempos = [u.tempo for u in plan_part("train", 500, 0)]
+    assert min(tempos) < 0.87 and max(tempos) > 1.18 and len(set(tempos)) > 30
+    for part in ("dev", "test"):
+        assert {u.tempo for u in plan_part(part, 100, 0)} == {1.0}
+
+
 def test_samples_do_not_depend_on_processes(corpus, tmp_path):
     again = tmp_path / "corpus"
     synthesize_corpus(again, SIZES, seed=1, nj=2)

@@ -36,7 +36,10 @@ NOISES = ("white", "pink", "brown", "babble")
 
 @dataclass(frozen=True)
 class Utterance:
-    """One line of the corpus's metadata. Silences in seconds, levels in dB."""
+    """One line of the corpus's metadata. Silences in seconds, levels in dB.
+
+    ``tempo`` is that at which the voice is played, pitch and formants with it: it makes many throats of one.
+    """
 
     id: str
     part: str
@@ -53,6 +56,7 @@ class Utterance:
     snr: float
     level: float
     seed: int
+    tempo: float
 
 
 def plan_part(part: str, size: int, seed: int) -> List[Utterance]:
@@ -75,7 +79,7 @@ def _draw(
     spoken = "".join(
         (", " if rng.random() < 0.15 else " ") + word.lower() for word in words
     ).strip(", ")
-    return Utterance(
+    utterance = dict(
         id=f"{part}-{index:05d}-{voice}",
         part=part,
         text=" ".join(words),
@@ -91,7 +95,11 @@ def _draw(
         snr=round(rng.uniform(10, 30), 1),
         level=round(rng.uniform(-35, -15), 1),
         seed=rng.randrange(2**31),
+        tempo=1.0,
     )
+    if part == "train":
+        utterance["tempo"] = round(rng.uniform(0.85, 1.2), 2)
+    return Utterance(**utterance)
 
 
 def _spread(values, size: int, rng: random.Random) -> list:
