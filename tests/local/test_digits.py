@@ -87,6 +87,7 @@ def test_plan_is_balanced_and_repeatable():
 def test_training_voices_alone_are_played_at_other_tempos():
     tempos = [u.tempo for u in plan_part("train", 500, 0)]
     assert min(tempos) < 0.87 and max(tempos) > 1.18 and len(set(tempos)) > 30
+    assert tempos[::2] == [1.0] * 250
     for part in ("dev", "test"):
         assert {u.tempo for u in plan_part(part, 100, 0)} == {1.0}
 

@@ -5,7 +5,7 @@ corpus=digits parts="train dev test"
 . "$(dirname "${BASH_SOURCE[0]}")/../../../tools/stages/prepare.sh"
 
 preparation_options 6 29 ""
-option train-size count 2000 "utterances for training"
+option train-size count 4000 "utterances for training"
 option dev-size count 104 "utterances of the dev set"
 option test-size count 240 "utterances of the test set"
 parse_preparation "$@"

@@ -3,7 +3,7 @@
 # stage 1 prepare.sh, 2 train.sh, 3 decode.sh. What was done before is not done again.
 title=digits
 prepare_options=(
-  "train-size|count|2000|utterances for training"
+  "train-size|count|4000|utterances for training"
   "dev-size|count|104|utterances of the dev set"
   "test-size|count|240|utterances of the test set"
 )
