@@ -69,6 +69,7 @@ OPTIONS = {
     "train": "config exp-dir",
     "decode": "exp-dir methods avg by checkpoint",
     "run": "nj config exp-dir avg",
+    "compare": "list names seeds max-steps config exp-dir results avg methods dry-run",
 }
 MORE = {
     ("an4", "prepare"): "dl-dir",

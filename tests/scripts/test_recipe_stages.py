@@ -191,7 +191,7 @@ def test_decode(recipe: Recipe) -> None:
     )
     options = ["--methods", "greedy_search", "--", "--unit", "char"]
     for model, words in (
-        ([], "--avg 5 --by valid-loss"),
+        ([], "--avg 3 --by valid-loss"),
         (["--avg", "2", "--by", "epoch"], "--avg 2 --by epoch"),
         (["--checkpoint", "last.pt"], "--checkpoint last.pt"),
     ):
