@@ -10,7 +10,6 @@ time, and the last arc is a blank. For ``modified`` and ``constrained`` it is ``
 also moves on to the next frame. py is ``(B, U + 1, T')``.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Tuple
 
@@ -18,10 +17,7 @@ import torch
 from torch import Tensor
 
 from icefall_attn.errors import UserError
-
-# Stands for -inf where infinities would give NaN in differences. Sums of it over the frames of an
-# utterance keep 6 digits after the point in float64, and no real loss comes near it.
-FLOOR = -1e6
+from icefall_attn.rnnt.recursion import FLOOR, by_labels, by_steps
 
 
 @lru_cache(maxsize=None)
@@ -135,20 +131,12 @@ def _torch_occupation(px, py, label_lengths, lengths):
     columns = lengths + 1 if time_free else lengths
     px = _fence(px, label_lengths, columns)
     py = _fence(py, label_lengths + 1, lengths)
-    turned_px = _turn(px, label_lengths, columns)
-    turned_py = _turn(py, label_lengths + 1, lengths)
-    # backward scores are the forward scores of the lattice turned round
-    if px.device.type == "cpu":  # both directions at once, on two cores
-        alpha, beta = _blanks(py), _blanks(turned_py)
-        later = _second_thread().submit(_add_labels, beta, turned_px, time_free)
-        _add_labels(alpha, px, time_free)
-        later.result()
-    else:  # both directions in the same kernels
-        both = _blanks(torch.cat((py, turned_py)))
-        _add_labels(both, torch.cat((px, turned_px)), time_free)
-        alpha, beta = both.chunk(2, dim=1)
-    alpha = alpha.transpose(0, 1)
-    beta = _turn(beta.transpose(0, 1), label_lengths + 1, lengths + 1)
+    # Backward scores are the forward scores of the lattice turned round; both at once.
+    both_px = torch.cat((px, _turn(px, label_lengths, columns)))
+    both_py = torch.cat((py, _turn(py, label_lengths + 1, lengths)))
+    recursion = by_steps if px.device.type == "cpu" else by_labels
+    alpha, beta = recursion(both_px, both_py, time_free).chunk(2)
+    beta = _turn(beta, label_lengths + 1, lengths + 1)
     row = torch.arange(px.size(0), device=px.device)
     total = alpha[row, label_lengths, lengths]
     beta.sub_(total[:, None, None])
@@ -159,37 +147,6 @@ def _torch_occupation(px, py, label_lengths, lengths):
     py_grad = py.add_(alpha[:, :, :-1]).add_(beta[:, :, 1:]).exp_()
     total = total.masked_fill(total < 0.5 * FLOOR, float("-inf"))
     return total.to(dtype), px_grad.to(dtype), py_grad.to(dtype)
-
-
-@lru_cache(maxsize=None)
-def _second_thread() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="lattice")
-
-
-def _blanks(py: Tensor) -> Tensor:
-    """``c[s, b, t]``, ``(U + 1, B, T' + 1)``: the sum of py before t, in row s."""
-    batch, rows, frames = py.shape
-    c = py.new_zeros(rows, batch, frames + 1)
-    torch.cumsum(py.transpose(0, 1), 2, out=c[:, :, 1:])
-    return c
-
-
-def _add_labels(alpha: Tensor, px: Tensor, time_free: bool) -> None:
-    """Makes forward scores of `_blanks`, in place.
-
-    ``alpha[s, b, t]`` is the log-probability of all ways to stand after s labels before frame t.
-    Along a row of t, ``alpha[t] = logadd(enter[t], alpha[t - 1] + py[t - 1])``, whose solution is a
-    cumulative sum: ``alpha[t] = c[t] + log sum_{k <= t} exp(enter[k] - c[k])``. So there are U
-    steps, not T' + U, each a few operations on ``(B, T' + 1)``.
-    """
-    never = 10 * alpha.size(2) * FLOOR
-    for s in range(1, alpha.size(0)):
-        before, c, label = alpha[s - 1], alpha[s], px[:, s - 1]
-        if time_free:
-            enter = before + label
-        else:
-            enter = torch.nn.functional.pad(before[:, :-1] + label, (1, 0), value=never)
-        c.add_(torch.logcumsumexp(enter.sub_(c), dim=1))
 
 
 def _fence(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
