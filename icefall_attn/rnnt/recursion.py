@@ -22,14 +22,15 @@ def by_steps(px: Tensor, py: Tensor, time_free: bool) -> Tensor:
     labels = rows - 1
     if time_free:  # by the number of arcs, s + t
         px, py = _skew(px, labels), _skew(pad(py, (0, 1), value=FLOOR), labels)
-    px, py = px.permute(2, 0, 1).contiguous(), py.permute(2, 0, 1).contiguous()
-    alpha = py.new_full((py.size(0) + (0 if time_free else 1), batch, rows), FLOOR)
-    alpha[0, :, 0] = 0.0
+    # utterances last, so that a move from s to s + 1 is one between contiguous rows
+    px, py = px.permute(2, 1, 0).contiguous(), py.permute(2, 1, 0).contiguous()
+    alpha = py.new_full((py.size(0) + (0 if time_free else 1), rows, batch), FLOOR)
+    alpha[0, 0] = 0.0
     _walk(alpha, px, py)
     if not time_free:
-        return alpha.permute(1, 2, 0)
-    one, step = rows, batch * rows
-    return alpha.as_strided((batch, rows, frames + 1), (one, step + 1, step))
+        return alpha.permute(2, 1, 0)
+    step = rows * batch
+    return alpha.as_strided((batch, rows, frames + 1), (1, step + batch, step))
 
 
 @torch.jit.script
@@ -37,8 +38,8 @@ def _walk(alpha: Tensor, px: Tensor, py: Tensor) -> None:
     for n in range(1, alpha.size(0)):
         before, now = alpha[n - 1], alpha[n]
         torch.add(before, py[n - 1], out=now)
-        entered = now[:, 1:]
-        torch.logaddexp(entered, before[:, :-1] + px[n - 1], out=entered)
+        entered = now[1:]
+        torch.logaddexp(entered, before[:-1] + px[n - 1], out=entered)
 
 
 def _skew(x: Tensor, more: int) -> Tensor:
