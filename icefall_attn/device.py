@@ -1,6 +1,8 @@
 """Where a model runs."""
 
 import logging
+import resource
+from pathlib import Path
 
 import torch
 
@@ -34,3 +36,18 @@ def _tried(name: str) -> torch.device:
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"device '{name}' cannot be used: {reason}") from None
     return device
+
+
+def peak_memory_gib(device: torch.device = torch.device("cpu")) -> float:
+    """Peak memory so far: what torch held on a GPU, otherwise the resident memory of this process.
+
+    Linux hands a parent's ``ru_maxrss`` on to its children; the high-water mark in ``/proc`` is a
+    process's own.
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**30
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return int(status.split("VmHWM:")[1].split()[0]) / 2**20
+    except (OSError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -55,9 +55,7 @@ def main() -> None:
         default=4000,
         help="of a batch: as many utterances as fit",
     )
-    parser.add_argument(
-        "--core", action="store_true", help="leave the projections out"
-    )
+    parser.add_argument("--core", action="store_true", help="leave the projections out")
     parser.add_argument("--repeats", type=positive, default=5, help="measured rounds")
     parser.add_argument(
         "--output", type=Path, default=Path("attention"), help="OUTPUT.{txt,png}"
@@ -162,7 +160,9 @@ class Layer:
 def memory_of(kind: str, frames: int, batch: int, core: bool) -> float:
     """Peak MiB of forward and backward above the module and its input."""
     layer = Layer(kind, frames, batch, core)
-    Layer(kind, 20, 1, core).forward_backward()  # libraries allocate at their first call
+    Layer(
+        kind, 20, 1, core
+    ).forward_backward()  # libraries allocate at their first call
     return peak_mib(layer.forward_backward)
 
 

@@ -13,7 +13,6 @@ is measured in the same run.
 """
 
 import argparse
-import resource
 import statistics
 import time
 from functools import partial
@@ -26,6 +25,7 @@ from torch import nn
 
 from icefall_attn.attention import MECHANISMS, AttentionConfig
 from icefall_attn.data.batch import Batch
+from icefall_attn.device import peak_memory_gib
 from icefall_attn.encoder.conformer import ConformerConfig
 from icefall_attn.environment import environment_report
 from icefall_attn.nn.dropout import begin_step
@@ -77,7 +77,7 @@ def main() -> None:
         f"share of the plain product's rate: {statistics.median(shares):.3f} "
         f"({shares[0]:.3f} to {shares[-1]:.3f})"
     )
-    print(f"peak memory: {peak_gib():.2f} GiB")
+    print(f"peak memory: {peak_memory_gib():.2f} GiB")
     print("time split:")
     for name, seconds in bench.clock.split(middle).items():
         print(f"  {name:<22} {seconds * 1e3:8.1f} ms {100 * seconds / middle:5.1f} %")
@@ -159,12 +159,7 @@ def memory_of(loss: str, args: argparse.Namespace) -> float:
     bench = Bench(args)
     bench.step()
     bench.step()
-    return peak_gib()
-
-
-def peak_gib() -> float:
-    """Of this process."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return peak_memory_gib()
 
 
 def parse_args() -> argparse.Namespace:

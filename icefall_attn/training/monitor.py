@@ -1,13 +1,13 @@
 """What a person watches: console, log file and TensorBoard."""
 
 import logging
-import resource
 from pathlib import Path
 from typing import Dict, List
 
 import torch
 from torch import nn
 
+from icefall_attn.device import peak_memory_gib
 from icefall_attn.progress import progress_bar
 from icefall_attn.training.metrics import Metrics
 from icefall_attn.training.options import TrainConfig
@@ -52,7 +52,7 @@ class Monitor:
             "data_wait_share": counts.get("waited", 0.0) / seconds,
             "padding_share": 1.0
             - counts.get("valid", 0.0) / max(counts.get("places", 1.0), 1.0),
-            "memory_gib": memory_gib(model),
+            "memory_gib": peak_memory_gib(next(model.parameters()).device),
             "dropped_utterances": progress.dropped,
             "skipped_steps": progress.skipped_steps,
         }
@@ -106,13 +106,6 @@ class Monitor:
         if self.writer is not None:
             for name, value in values.items():
                 self.writer.add_scalar(f"{group}/{name}", value, step)
-
-
-def memory_gib(model: nn.Module) -> float:
-    """Peak memory: of the GPU if the model is on one, otherwise of the process."""
-    if next(model.parameters()).is_cuda:
-        return torch.cuda.max_memory_allocated() / 2**30
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def _gradient_norms(model: nn.Module) -> Dict[str, float]:

@@ -14,7 +14,7 @@ from icefall_attn.data.batch import Batch
 from icefall_attn.data.lexicon import load_lexicon
 from icefall_attn.data.loader import eval_loader, train_loader
 from icefall_attn.data.tokenizer import Tokenizer
-from icefall_attn.device import choose_device
+from icefall_attn.device import choose_device, peak_memory_gib
 from icefall_attn.errors import UserError
 from icefall_attn.files import remove_leftovers
 from icefall_attn.nn.dropout import begin_step
@@ -22,7 +22,7 @@ from icefall_attn.training import checkpoint as ckpt
 from icefall_attn.training.allocator import keep_freed_memory
 from icefall_attn.training.augment import SpecAugment
 from icefall_attn.training.metrics import Metrics
-from icefall_attn.training.monitor import Monitor, memory_gib
+from icefall_attn.training.monitor import Monitor
 from icefall_attn.training.objective import Objective
 from icefall_attn.training.pictures import draw
 from icefall_attn.training.random_state import (
@@ -276,7 +276,7 @@ class Trainer:
         return {}
 
     def _save(self, path: Path) -> None:
-        used = memory_gib(self.model)
+        used = peak_memory_gib(self.device)
         self.progress.memory_gib = max(self.progress.memory_gib, used)
         ckpt.save_checkpoint(
             path,
