@@ -20,6 +20,7 @@ from icefall_attn.bin.results import find_results
 from icefall_attn.cost import multiply_adds
 from icefall_attn.environment import describe_cpu
 from icefall_attn.errors import UserError, run_main
+from icefall_attn.files import atomic_write
 from icefall_attn.scoring.comparison import (
     Record,
     markdown,
@@ -64,7 +65,8 @@ def main(arguments: Optional[List[str]] = None) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_records(Path(options.records), records)
     table = markdown(records, options.baseline)
-    Path(options.table).write_text(table, encoding="utf-8")
+    with atomic_write(Path(options.table)) as file:
+        file.write(table)
     plot(records, options.set, Path(options.plot))
     print(table)
 

@@ -98,8 +98,7 @@ def markdown(records: List[Record], baseline: str) -> str:
         cells.append(f"{group[0].steps}{inherited}")
         for set_name in sets:
             for search in SEARCHES:
-                rates = [r.rates.get(set_name, {}).get(search) for r in group]
-                cells.append(_rate([rate for rate in rates if rate is not None]))
+                cells.append(_rate(_rates(group, set_name, search)))
         first = group[0]
         cells += [
             f"{first.parameters / 1e6:.2f}",
@@ -119,15 +118,16 @@ def _remarks(records: List[Record], baseline: str, sets: List[str]) -> List[str]
     ]
     group = _by_name(records).get(baseline, [])
     for set_name in sets:
-        rates = [r.rates.get(set_name, {}).get("greedy_search") for r in group]
-        rates = [rate for rate in rates if rate is not None]
+        rates = _rates(group, set_name)
         if len(rates) < 2:
             continue
         spread, mean = max(rates) - min(rates), statistics.mean(rates)
         alike = [
             name
             for name, others in _by_name(records).items()
-            if name != baseline and abs(_greedy(others, set_name) - mean) <= spread
+            if name != baseline
+            and _rates(others, set_name)
+            and abs(statistics.mean(_rates(others, set_name)) - mean) <= spread
         ]
         remarks.append(
             f"On {set_name}, {len(rates)} seeds of `{baseline}` lie {spread:.2f} apart (greedy search). "
@@ -148,8 +148,7 @@ def plot(records: List[Record], set_name: str, path: Path) -> None:
     figure = Figure(figsize=(1.0 + 0.8 * len(groups), 4), constrained_layout=True)
     axes = figure.subplots()
     for place, group in enumerate(groups.values()):
-        rates = [r.rates.get(set_name, {}).get("greedy_search") for r in group]
-        rates = [rate for rate in rates if rate is not None]
+        rates = _rates(group, set_name)
         axes.plot([place] * len(rates), rates, "o", color="tab:blue", alpha=0.7)
         if rates:
             axes.plot([place], [statistics.mean(rates)], "_", color="black", ms=16)
@@ -167,10 +166,12 @@ def _by_name(records: Iterable[Record]) -> Dict[str, List[Record]]:
     return {name: sorted(g, key=lambda r: r.seed) for name, g in groups.items()}
 
 
-def _greedy(group: List[Record], set_name: str) -> float:
-    rates = [r.rates.get(set_name, {}).get("greedy_search") for r in group]
-    rates = [rate for rate in rates if rate is not None]
-    return statistics.mean(rates) if rates else float("inf")
+def _rates(
+    group: Iterable[Record], set_name: str, search: str = "greedy_search"
+) -> List[float]:
+    """The error rates of a variant's seeds, those that there are."""
+    rates = [record.rates.get(set_name, {}).get(search) for record in group]
+    return [rate for rate in rates if rate is not None]
 
 
 def _rate(rates: List[float]) -> str:
