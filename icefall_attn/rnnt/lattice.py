@@ -15,9 +15,14 @@ from typing import Tuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import threshold_
 
 from icefall_attn.errors import UserError
 from icefall_attn.rnnt.recursion import FLOOR, by_labels, by_steps
+
+# Logarithm of an occupation that counts as 0: float32 has no normal number for it, and what is not
+# normal takes a processor ten times as long.
+NEGLIGIBLE = -87.0
 
 
 @lru_cache(maxsize=None)
@@ -126,47 +131,24 @@ def _k2_occupation(px, py, label_lengths, lengths):
 
 
 def _torch_occupation(px, py, label_lengths, lengths):
-    dtype = px.dtype
-    time_free = px.size(2) == py.size(2) + 1  # labels take no time
-    columns = lengths + 1 if time_free else lengths
-    px = _fence(px, label_lengths, columns)
-    py = _fence(py, label_lengths + 1, lengths)
-    # Backward scores are the forward scores of the lattice turned round; both at once.
-    both_px = torch.cat((px, _turn(px, label_lengths, columns)))
-    both_py = torch.cat((py, _turn(py, label_lengths + 1, lengths)))
+    columns = lengths + 1 if px.size(2) > py.size(2) else lengths
     recursion = by_steps if px.device.type == "cpu" else by_labels
-    alpha, beta = recursion(both_px, both_py, time_free).chunk(2)
-    beta = _turn(beta, label_lengths + 1, lengths + 1)
-    row = torch.arange(px.size(0), device=px.device)
-    total = alpha[row, label_lengths, lengths]
-    beta.sub_(total[:, None, None])
-    if time_free:
-        px_grad = px.add_(alpha[:, :-1]).add_(beta[:, 1:]).exp_()
-    else:
-        px_grad = px.add_(alpha[:, :-1, :-1]).add_(beta[:, 1:, 1:]).exp_()
-    py_grad = py.add_(alpha[:, :, :-1]).add_(beta[:, :, 1:]).exp_()
-    total = total.masked_fill(total < 0.5 * FLOOR, float("-inf"))
-    return total.to(dtype), px_grad.to(dtype), py_grad.to(dtype)
+    total, *logarithms = recursion(
+        _fence(px, label_lengths, columns),
+        _fence(py, label_lengths + 1, lengths),
+        label_lengths,
+        lengths,
+    )
+    total = total.masked_fill(total < 0.5 * FLOOR, float("-inf")).to(px.dtype)
+    px_grad, py_grad = torch.empty_like(px), torch.empty_like(py)
+    for grad, logarithm in zip((px_grad, py_grad), logarithms):
+        threshold_(grad.copy_(logarithm), NEGLIGIBLE, FLOOR).exp_()
+    return total, px_grad, py_grad
 
 
 def _fence(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """``(B, M, N)`` in float64 with `FLOOR` for -inf and outside of the utterances."""
-    x = x.to(torch.float64, copy=True).clamp_(min=FLOOR)
-    return x.masked_fill_(~_inside(x, rows, columns), FLOOR)
-
-
-def _inside(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """``(B, M, N)`` with `FLOOR` for -inf and outside of the utterances."""
     i = torch.arange(x.size(1), device=x.device)[:, None]
     j = torch.arange(x.size(2), device=x.device)
-    return (i < rows[:, None, None]) & (j < columns[:, None, None])
-
-
-def _turn(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """``y[b, i, j] = x[b, rows[b] - 1 - i, columns[b] - 1 - j]``; `FLOOR` outside."""
-    batch, height, width = x.shape
-    i = (rows[:, None] - 1 - torch.arange(height, device=x.device)).clamp_(min=0)
-    j = (columns[:, None] - 1 - torch.arange(width, device=x.device)).clamp_(min=0)
-    first = torch.arange(batch, device=x.device)[:, None] * height
-    place = (first + i)[:, :, None] * width + j[:, None, :]
-    turned = x.reshape(-1).index_select(0, place.view(-1)).view(x.shape)
-    return turned.masked_fill_(~_inside(x, rows, columns), FLOOR)
+    inside = (i < rows[:, None, None]) & (j < columns[:, None, None])
+    return x.masked_fill(~inside, FLOOR).clamp_(min=FLOOR)

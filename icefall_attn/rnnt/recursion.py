@@ -1,58 +1,119 @@
-"""Forward scores of a transducer lattice, in torch.
+"""How probable the arcs of a transducer lattice are, in torch: the forward-backward recursion.
 
-``alpha[b, s, t]``, ``(B, U + 1, T' + 1)``, is the log-probability of all ways to stand after s labels
-before frame t; px and py are as in `lattice`, float64, with `FLOOR` for -inf.
+Two orders of the same sums. px and py are as in `lattice`, with `FLOOR` for -inf and outside of the
+utterances. Both return, in float64, the total score ``(B,)`` and the logarithms of the occupations,
+shaped like px and py.
+
+Backward scores are forward scores of the lattice turned round, ``s -> U - s, t -> T' - t``, so that one
+pass does for both. Turned round, a short utterance begins late: it waits at its first state, at no cost.
 """
+
+from typing import List, Tuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 # Stands for -inf where infinities would give NaN in differences. Sums of it over the frames of an
 # utterance keep 6 digits after the point in float64, and no real loss comes near it.
 FLOOR = -1e6
 
 
-def by_steps(px: Tensor, py: Tensor, time_free: bool) -> Tensor:
+def by_steps(
+    px: Tensor, py: Tensor, label_lengths: Tensor, lengths: Tensor
+) -> Tuple[Tensor, Tensor, Tensor]:
     """Step by step, an arc being a step: T' + U steps if labels take no time, otherwise T'.
 
-    States of equal steps are computed at once, each step a few small operations: what a CPU likes.
+    States of equal steps are computed at once, each step two small operations: what a CPU likes.
     """
     batch, rows, frames = py.shape
-    labels = rows - 1
-    if time_free:  # by the number of arcs, s + t
-        px, py = _skew(px, labels), _skew(pad(py, (0, 1), value=FLOOR), labels)
-    # utterances last, so that a move from s to s + 1 is one between contiguous rows
-    px, py = px.permute(2, 1, 0).contiguous(), py.permute(2, 1, 0).contiguous()
-    alpha = py.new_full((py.size(0) + (0 if time_free else 1), rows, batch), FLOOR)
-    alpha[0, 0] = 0.0
-    _walk(alpha, px, py)
-    if not time_free:
-        return alpha.permute(2, 1, 0)
-    step = rows * batch
-    return alpha.as_strided((batch, rows, frames + 1), (1, step + batch, step))
+    time_free = px.size(2) > frames
+    steps = frames + rows - 1 if time_free else frames
+    ends = lengths + label_lengths if time_free else lengths
+    # [step, label or blank, state that it leads to, utterance: forward, then backward]
+    arcs = py.new_full((steps, 2, rows, 2 * batch), FLOOR, dtype=torch.float64)
+    forward, backward = arcs.chunk(2, dim=3)
+    label, blank = forward[:, 0, 1:], forward[:, 1]
+    _in_time(label, px.size(2), time_free).copy_(px)
+    _in_time(blank, frames, time_free).copy_(py)
+    backward[:, 0, 1:] = label.flip(0, 1)
+    backward[:, 1] = blank.flip(0, 1)
+    first = rows - 1 - label_lengths
+    step, late = (torch.arange(steps)[:, None] < steps - ends).nonzero(as_tuple=True)
+    backward[step, 1, first[late], late] = 0.0
+
+    # [step, 0: nowhere, then s, utterance]
+    scores = arcs.new_full((steps + 1, rows + 1, 2 * batch), FLOOR)
+    utterance = torch.arange(batch)
+    scores[0, 1, :batch] = 0.0
+    scores[0, 1 + first, batch + utterance] = 0.0
+    _walk(scores, arcs)
+    alpha, beta = scores[:, 1:].chunk(2, dim=2)
+    beta = beta.flip(0, 1)
+    total = alpha[ends, label_lengths, utterance]
+    alpha.sub_(total)
+    label.add_(alpha[:-1, :-1]).add_(beta[1:, 1:])
+    blank.add_(alpha[:-1]).add_(beta[1:])
+    return (
+        total,
+        _in_time(label, px.size(2), time_free),
+        _in_time(blank, frames, time_free),
+    )
+
+
+def _walk(scores: Tensor, arcs: Tensor) -> None:
+    """``scores[n + 1, s] = logadd(scores[n, s - 1] + label, scores[n, s] + blank)`` for all n."""
+    steps, _, rows, width = arcs.shape
+    strides = (scores.stride(0), width, width, 1)
+    before = scores.as_strided((steps, 2, rows, width), strides)
+    _each_step(before.unbind(0), arcs.unbind(0), scores[1:, 1:].unbind(0))
 
 
 @torch.jit.script
-def _walk(alpha: Tensor, px: Tensor, py: Tensor) -> None:
-    for n in range(1, alpha.size(0)):
-        before, now = alpha[n - 1], alpha[n]
-        torch.add(before, py[n - 1], out=now)
-        entered = now[1:]
-        torch.logaddexp(entered, before[:-1] + px[n - 1], out=entered)
+def _each_step(before: List[Tensor], arcs: List[Tensor], after: List[Tensor]) -> None:
+    both = torch.empty_like(arcs[0])
+    entered, stayed = both.unbind(0)
+    for n in range(len(arcs)):
+        torch.add(before[n], arcs[n], out=both)
+        torch.logaddexp(entered, stayed, out=after[n])
 
 
-def _skew(x: Tensor, more: int) -> Tensor:
-    """``(B, M, N)`` to ``y[b, s, n] = x[b, s, n - s]``, ``(B, M, N + more)``; `FLOOR` outside."""
-    batch, height, width = x.shape
-    x = pad(x, (0, more + 1), value=FLOOR).contiguous()
-    row = width + more + 1
-    size, strides = (batch, height, width + more), (height * row, row - 1, 1)
-    return x.as_strided(size, strides)
+def _in_time(x: Tensor, width: int, time_free: bool) -> Tensor:
+    """``(steps, rows, B)`` seen as ``y[b, s, t]`` of so many t: step s + t if labels take no time, else t."""
+    step, row, utterance = x.stride()
+    return x.as_strided(
+        (x.size(2), x.size(1), width),
+        (utterance, row + step if time_free else row, step),
+    )
 
 
-def by_labels(px: Tensor, py: Tensor, time_free: bool) -> Tensor:
-    """Label by label, a few operations on ``(B, T' + 1)`` for each: U steps, few kernels for a GPU.
+def by_labels(
+    px: Tensor, py: Tensor, label_lengths: Tensor, lengths: Tensor
+) -> Tuple[Tensor, Tensor, Tensor]:
+    """Label by label, a few operations on ``(2 B, T' + 1)`` for each: U steps, few kernels for a GPU."""
+    batch, rows, frames = py.shape
+    time_free = px.size(2) > frames
+    px, py = px.double(), py.double()
+    s, t = (torch.arange(n, device=py.device) for n in (rows, frames))
+    last = s[:, None] == label_lengths[:, None, None]
+    waiting = py.masked_fill(last & (t >= lengths[:, None, None]), 0.0)
+    first = torch.cat((torch.zeros_like(lengths), rows - 1 - label_lengths))
+    alpha, beta = _rows(
+        torch.cat((px, px.flip(1, 2))),
+        torch.cat((py, waiting.flip(1, 2))),
+        torch.where(s[:, None] == first, 0.0, FLOOR),
+        time_free,
+    ).chunk(2)
+    beta = beta.flip(1, 2)
+    utterance = torch.arange(batch, device=py.device)
+    total = alpha[utterance, label_lengths, lengths]
+    beta.sub_(total[:, None, None])
+    entered = beta[:, 1:] if time_free else beta[:, 1:, 1:]
+    left = alpha[:, :-1, : px.size(2)]
+    return total, px + left + entered, py + alpha[:, :, :-1] + beta[:, :, 1:]
+
+
+def _rows(px: Tensor, py: Tensor, first: Tensor, time_free: bool) -> Tensor:
+    """Forward scores ``alpha[b, s, t]`` from ``first[s, b]`` for t = 0.
 
     Along a row of t, ``alpha[t] = logadd(enter[t], alpha[t - 1] + py[t - 1])``, whose solution is a
     cumulative sum: ``alpha[t] = c[t] + log sum_{k <= t} exp(enter[k] - c[k])``, c the sum of py
@@ -61,12 +122,13 @@ def by_labels(px: Tensor, py: Tensor, time_free: bool) -> Tensor:
     batch, rows, frames = py.shape
     alpha = py.new_zeros(rows, batch, frames + 1)
     torch.cumsum(py.transpose(0, 1), 2, out=alpha[:, :, 1:])
-    never = 10 * (frames + 1) * FLOOR
+    alpha[0] += first[0, :, None]
     for s in range(1, rows):
         before, c, label = alpha[s - 1], alpha[s], px[:, s - 1]
         if time_free:
             enter = before + label
+            enter[:, 0].clamp_(min=first[s])
         else:
-            enter = pad(before[:, :-1] + label, (1, 0), value=never)
+            enter = torch.cat((first[s, :, None], before[:, :-1] + label), dim=1)
         c.add_(torch.logcumsumexp(enter.sub_(c), dim=1))
     return alpha.transpose(0, 1)
