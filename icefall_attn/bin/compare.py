@@ -89,7 +89,7 @@ def record(exp_dir: Path) -> Record:
         seed=train.seed,
         steps=progress["step"],
         init=Path(train.init_from).parent.name if train.init_from else "",
-        seconds=round(progress["seconds"], 1),
+        seconds=round(progress["cpu_seconds"], 1),
         memory_gib=round(progress["memory_gib"], 3),
         parameters=sum(p.numel() for p in experiment.model.parameters()),
         multiply_adds=work,

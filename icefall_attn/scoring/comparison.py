@@ -22,7 +22,7 @@ class Record:
       seed: of its training.
       steps: optimiser steps.
       init: the variant that its weights came from, or "".
-      seconds: training time.
+      seconds: processor time of its training, all threads together.
       memory_gib: peak memory of the training.
       parameters: of the whole model.
       multiply_adds: of the encoder, on ten seconds of speech.
@@ -90,7 +90,7 @@ def markdown(records: List[Record], baseline: str) -> str:
     sets = sorted({name for record in records for name in record.rates})
     columns = [f"{name} {_short(search)}" for name in sets for search in SEARCHES]
     head = ["variant", "seeds", "steps", *columns]
-    head += ["params, M", "mult-adds, G", "training, s", "memory, GiB", "RTF"]
+    head += ["params, M", "mult-adds, G", "training, CPU s", "memory, GiB", "RTF"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for name, group in _by_name(records).items():
         cells = [name, _join(record.seed for record in group)]

@@ -5,7 +5,7 @@ import logging
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Iterable, Iterator, List
+from typing import Callable, Iterable, Iterator, List
 
 from torch import nn
 
@@ -46,6 +46,7 @@ class Progress:
       batches: batches of the epoch that are done.
       step: optimiser steps done.
       seconds: time spent training, validation included.
+      cpu_seconds: processor time of that: what other jobs on the machine do not lengthen.
       best_valid_loss: the lowest so far.
       dropped: utterances left out.
       skipped_steps: steps left out because the gradient was not finite.
@@ -56,10 +57,22 @@ class Progress:
     batches: int = 0
     step: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     best_valid_loss: float = float("inf")
     dropped: int = 0
     skipped_steps: int = 0
     memory_gib: float = 0.0
+
+    def clock(self) -> Callable[[], None]:
+        """Goes on counting time; each call of what is returned brings it up to date."""
+        wall = time.monotonic() - self.seconds
+        cpu = time.process_time() - self.cpu_seconds
+
+        def read() -> None:
+            self.seconds = time.monotonic() - wall
+            self.cpu_seconds = time.process_time() - cpu
+
+        return read
 
 
 class Trainer:
@@ -140,11 +153,11 @@ class Trainer:
     def run(self) -> None:
         """Trains until the last epoch or step."""
         self.monitor = Monitor(self.exp_dir, self.options, self.progress.step)
-        start = time.monotonic() - self.progress.seconds
+        read_clock = self.progress.clock()
         try:
             while not self._finished():
-                self._train_epoch(start)
-                self._end_epoch(start)
+                self._train_epoch(read_clock)
+                self._end_epoch(read_clock)
         finally:
             self.monitor.close()
         logging.info(
@@ -155,7 +168,7 @@ class Trainer:
         at_end = 0 < self.options.max_steps <= self.progress.step
         return at_end or self.progress.epoch > self.options.num_epochs
 
-    def _train_epoch(self, start: float) -> None:
+    def _train_epoch(self, read_clock: Callable[[], None]) -> None:
         """The rest of the current epoch, or as much of it as ``max_steps`` leaves."""
         self.model.train()
         progress = self.progress
@@ -171,7 +184,7 @@ class Trainer:
             waited = time.monotonic() - begin
             self._step(group)
             progress.batches += len(group)
-            progress.seconds = time.monotonic() - start
+            read_clock()
             self.metrics.count(waited=waited, seconds=time.monotonic() - begin, steps=1)
             if progress.step % self.options.log_every == 0:
                 self.monitor.train(self.metrics, progress, self._rate(), self.model)
@@ -238,13 +251,13 @@ class Trainer:
             max(self.progress.step, 1), self.options.max_steps
         )
 
-    def _end_epoch(self, start: float) -> None:
+    def _end_epoch(self, read_clock: Callable[[], None]) -> None:
         progress, epoch = self.progress, self.progress.epoch
         result = validate(
             self.model, self.tokenizer, self.config, self.device, self.lexicon
         )
         pictures = self._pictures() if self.options.tensorboard else {}
-        progress.seconds = time.monotonic() - start
+        read_clock()
         progress.epoch += 1
         better = result.loss < progress.best_valid_loss
         progress.best_valid_loss = min(result.loss, progress.best_valid_loss)

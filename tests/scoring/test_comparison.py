@@ -37,7 +37,7 @@ def test_table():
     assert full["test beam"] == "10.00 (9.00-11.00)"
     assert full["test graph"] == ""
     assert full["params, M"] == "2.00" and full["mult-adds, G"] == "3.00"
-    assert full["training, s"] == "60" and full["memory, GiB"] == "1.50"
+    assert full["training, CPU s"] == "60" and full["memory, GiB"] == "1.50"
     far = dict(zip(head, cells(table, "far")))
     assert far["steps"] == "100 after full" and far["test greedy"] == "13.50"
 
