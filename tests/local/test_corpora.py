@@ -5,9 +5,8 @@ import pytest
 import soundfile
 from download_librispeech import is_there
 from lhotse import load_manifest
-from prepare_aishell import main as prepare_aishell
-from prepare_librispeech import check_whole, grouped
-from prepare_librispeech import main as prepare_librispeech
+from prepare_aishell import prepare_aishell
+from prepare_librispeech import check_whole, grouped, prepare_librispeech
 
 from icefall_attn.data.listing import Listed, look_at, subset
 from icefall_attn.errors import UserError
@@ -42,15 +41,14 @@ def read(directory, corpus, part):
     return list(load_manifest(directory / f"{corpus}_supervisions_{part}.jsonl.gz"))
 
 
-PARTS = ("--parts", "train-clean-100", "test-clean", "test-other")
+PARTS = ["train-clean-100", "test-clean", "test-other"]
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_librispeech_without_a_dev_part(librispeech, tmp_path, call_main, inside):
+def test_librispeech_without_a_dev_part(librispeech, tmp_path, inside):
     corpus = librispeech if inside else librispeech.parent
     out = tmp_path / "manifests"
-    options = ("--corpus-dir", corpus, "--output-dir", out)
-    call_main(prepare_librispeech, *options, *PARTS)
+    prepare_librispeech(corpus, out, PARTS)
     sets = {
         part: read(out, "librispeech", part)
         for part in ("train", "dev", "test-clean", "test-other")
@@ -82,16 +80,14 @@ def test_parts_make_sets():
         (["test-clean"], "no training part"),
     ],
 )
-def test_wrong_parts_are_refused(librispeech, tmp_path, call_main, parts, words):
-    options = ("--corpus-dir", librispeech, "--output-dir", tmp_path / "out")
+def test_wrong_parts_are_refused(librispeech, tmp_path, parts, words):
     with pytest.raises(UserError, match=words):
-        call_main(prepare_librispeech, *options, "--parts", *parts)
+        prepare_librispeech(librispeech, tmp_path / "out", parts)
 
 
-def test_a_part_that_is_not_there_is_named(librispeech, tmp_path, call_main):
-    options = ("--corpus-dir", librispeech, "--output-dir", tmp_path / "out")
+def test_a_part_that_is_not_there_is_named(librispeech, tmp_path):
     with pytest.raises(UserError, match="train-other-500 holds no transcripts"):
-        call_main(prepare_librispeech, *options, "--parts", "train-other-500")
+        prepare_librispeech(librispeech, tmp_path / "out", ["train-other-500"])
 
 
 def test_a_whole_test_set_has_its_words():
@@ -133,10 +129,10 @@ def aishell(tmp_path):
     return corpus
 
 
-def test_aishell(aishell, tmp_path, call_main):
+def test_aishell(aishell, tmp_path):
     speak(aishell / "wav/train/S0002/BAC009S0002W0999.wav")  # without a transcript
     out = tmp_path / "manifests"
-    call_main(prepare_aishell, "--corpus-dir", tmp_path, "--output-dir", out)
+    prepare_aishell(tmp_path, out)
     for part, speaker in (("train", "S0002"), ("dev", "S0724"), ("test", "S0764")):
         found = read(out, "aishell", part)
         assert [s.id[-1] for s in found] == ["0", "1"]
@@ -144,7 +140,7 @@ def test_aishell(aishell, tmp_path, call_main):
         assert {s.text for s in found} == {"甚至 出现 B 交易"}
 
 
-def test_bad_audio_is_left_out_and_named(aishell, tmp_path, call_main):
+def test_bad_audio_is_left_out_and_named(aishell, tmp_path):
     speaker = aishell / "wav/train/S0002"
     for number in range(2, 5):
         (speaker / f"BAC009S0002W012{number}.wav").write_bytes(b"no audio")
@@ -152,10 +148,9 @@ def test_bad_audio_is_left_out_and_named(aishell, tmp_path, call_main):
     with open(transcript, "a", encoding="utf-8") as file:
         file.writelines(f"BAC009S0002W012{n} 你好\n" for n in range(2, 5))
     out = tmp_path / "manifests"
-    options = ("--corpus-dir", aishell, "--output-dir", out)
     with pytest.raises(UserError, match="3 of 5 utterances .*max-bad-share 0.01"):
-        call_main(prepare_aishell, *options)
-    call_main(prepare_aishell, *options, "--max-bad-share", "0.6")
+        prepare_aishell(aishell, out)
+    prepare_aishell(aishell, out, max_bad_share=0.6)
     assert len(read(out, "aishell", "train")) == 2
     report = (out / "aishell_left-out_train.txt").read_text()
     assert report.count("cannot be read as audio") == 3

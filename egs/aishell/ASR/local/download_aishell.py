@@ -7,35 +7,31 @@ leaves DIR/aishell/data_aishell. A download that breaks off goes on where it sto
 called again. A corpus that was put there by other means is taken as it is.
 """
 
-import argparse
 import logging
 from pathlib import Path
 
 from lhotse.recipes import download_aishell
 
 from icefall_attn.data.download import downloading
-from icefall_attn.errors import UserError, run_main
+from icefall_attn.errors import UserError
+from icefall_attn.program import run_program
 from prepare_aishell import find_corpus
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--dl-dir",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where the corpus is (the directory itself or its parent), or goes to",
-    )
-    args = parser.parse_args()
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
-    if is_there(args.dl_dir):
-        logging.info("%s holds the corpus", find_corpus(args.dl_dir))
+def download(dl_dir: Path) -> None:
+    """Fetches the corpus if it is missing.
+
+    Args:
+      dl_dir: where the corpus is (the directory itself or its parent), or goes to.
+
+    Raises:
+      UserError: if it cannot be fetched.
+    """
+    if is_there(dl_dir):
+        logging.info("%s holds the corpus", find_corpus(dl_dir))
         return
-    with downloading("AISHELL-1", args.dl_dir / "aishell/data_aishell"):
-        download_aishell(args.dl_dir)
+    with downloading("AISHELL-1", dl_dir / "aishell/data_aishell"):
+        download_aishell(dl_dir)
 
 
 def is_there(dl_dir: Path) -> bool:
@@ -49,4 +45,4 @@ def is_there(dl_dir: Path) -> bool:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    run_program(download, __doc__)

@@ -10,7 +10,6 @@ are left out and named in `aishell_left-out_PART.txt`; files without a transcrip
 corpus has some, are counted.
 """
 
-import argparse
 import logging
 import unicodedata
 from pathlib import Path
@@ -23,7 +22,8 @@ from icefall_attn.data.listing import (
     subset,
     write_utterances,
 )
-from icefall_attn.errors import UserError, run_main
+from icefall_attn.errors import UserError
+from icefall_attn.program import run_program
 
 PARTS = ("train", "dev", "test")
 TRANSCRIPT = Path("transcript/aishell_transcript_v0.8.txt")
@@ -32,48 +32,36 @@ TRANSCRIPT = Path("transcript/aishell_transcript_v0.8.txt")
 WHOLE_TEST = (7176, 104765)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--corpus-dir",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="of the corpus, or its parent",
-    )
-    parser.add_argument(
-        "--output-dir", type=Path, required=True, metavar="DIR", help="of the manifests"
-    )
-    parser.add_argument(
-        "--subset-hours",
-        type=float,
-        default=0.0,
-        metavar="H",
-        help="of training speech, drawn at random (default: all)",
-    )
-    parser.add_argument(
-        "--max-bad-share",
-        type=float,
-        default=0.01,
-        metavar="SHARE",
-        help="of a set's utterances that may be left out (default: 0.01)",
-    )
-    parser.add_argument("--nj", type=int, default=4, help="files read side by side")
-    args = parser.parse_args()
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
-    corpus_dir = find_corpus(args.corpus_dir)
+def prepare_aishell(
+    corpus_dir: Path,
+    output_dir: Path,
+    subset_hours: float = 0.0,
+    max_bad_share: float = 0.01,
+    nj: int = 4,
+) -> None:
+    """Writes the manifests.
+
+    Args:
+      corpus_dir: of the corpus, or its parent.
+      output_dir: of the manifests.
+      subset_hours: of training speech, drawn at random; 0 takes all.
+      max_bad_share: of a set's utterances that may be left out.
+      nj: files read side by side.
+
+    Raises:
+      UserError: on what is missing, damaged or not AISHELL-1.
+    """
+    corpus_dir = find_corpus(corpus_dir)
     texts = read_transcripts(corpus_dir / TRANSCRIPT)
     for part in PARTS:
-        report = args.output_dir / f"aishell_left-out_{part}.txt"
+        report = output_dir / f"aishell_left-out_{part}.txt"
         listed = read_part(corpus_dir, part, texts)
-        utterances = look_at(listed, report, args.max_bad_share, args.nj)
+        utterances = look_at(listed, report, max_bad_share, nj)
         if part == "train":
-            utterances = subset(utterances, args.subset_hours)
+            utterances = subset(utterances, subset_hours)
         if part == "test":
             check_whole(utterances)
-        write_utterances(args.output_dir, "aishell", part, utterances)
+        write_utterances(output_dir, "aishell", part, utterances)
 
 
 def find_corpus(directory: Path) -> Path:
@@ -133,4 +121,4 @@ def check_whole(utterances: Sequence[Utterance]) -> None:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    run_program(prepare_aishell, __doc__)

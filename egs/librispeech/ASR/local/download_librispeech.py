@@ -7,40 +7,35 @@ leaves DIR/LibriSpeech/PART. A download that breaks off goes on where it stopped
 again. A part that was put there by other means is taken as it is.
 """
 
-import argparse
 import logging
 from pathlib import Path
+from typing import List
 
 from lhotse.recipes import download_librispeech
 
 from icefall_attn.data.download import downloading
-from icefall_attn.errors import UserError, run_main
+from icefall_attn.errors import UserError
+from icefall_attn.program import run_program
 from prepare_librispeech import check_parts, find_corpus
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--dl-dir",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where the corpus is (the directory itself or its parent), or goes to",
-    )
-    parser.add_argument(
-        "--parts", nargs="+", required=True, metavar="PART", help="such as dev-clean"
-    )
-    args = parser.parse_args()
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
-    check_parts(args.parts)
-    for part in args.parts:
-        if is_there(args.dl_dir, part):
+def download(dl_dir: Path, parts: List[str]) -> None:
+    """Fetches what is missing.
+
+    Args:
+      dl_dir: where the corpus is (the directory itself or its parent), or goes to.
+      parts: of the corpus, such as dev-clean.
+
+    Raises:
+      UserError: if it cannot be fetched.
+    """
+    check_parts(parts)
+    for part in parts:
+        if is_there(dl_dir, part):
             logging.info("%s is there", part)
             continue
-        with downloading(f"LibriSpeech's {part}", args.dl_dir / "LibriSpeech" / part):
-            download_librispeech(args.dl_dir, part)
+        with downloading(f"LibriSpeech's {part}", dl_dir / "LibriSpeech" / part):
+            download_librispeech(dl_dir, part)
 
 
 def is_there(dl_dir: Path, part: str) -> bool:
@@ -54,4 +49,4 @@ def is_there(dl_dir: Path, part: str) -> bool:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    run_program(download, __doc__)

@@ -11,7 +11,6 @@ training speaker makes the dev set. Utterances whose audio cannot be read are le
 `librispeech_left-out_X.txt`.
 """
 
-import argparse
 import logging
 from pathlib import Path
 from typing import Dict, Iterator, List, Sequence, Tuple
@@ -23,7 +22,8 @@ from icefall_attn.data.listing import (
     subset,
     write_utterances,
 )
-from icefall_attn.errors import UserError, run_main
+from icefall_attn.errors import UserError
+from icefall_attn.program import run_program
 
 PARTS = (
     "train-clean-100 train-clean-360 train-other-500 train-clean-5"
@@ -36,54 +36,41 @@ WHOLE = {"test-clean": (2620, 52576), "test-other": (2939, 52343)}
 DEV_SPEAKERS = 20  # one of so many, if there is no dev part
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--corpus-dir",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="of the corpus, or its parent",
-    )
-    parser.add_argument(
-        "--output-dir", type=Path, required=True, metavar="DIR", help="of the manifests"
-    )
-    parser.add_argument(
-        "--parts", nargs="+", required=True, metavar="PART", help="such as dev-clean"
-    )
-    parser.add_argument(
-        "--subset-hours",
-        type=float,
-        default=0.0,
-        metavar="H",
-        help="of training speech, drawn at random (default: all)",
-    )
-    parser.add_argument(
-        "--max-bad-share",
-        type=float,
-        default=0.01,
-        metavar="SHARE",
-        help="of a set's utterances that may be left out (default: 0.01)",
-    )
-    parser.add_argument("--nj", type=int, default=4, help="files read side by side")
-    args = parser.parse_args()
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
-    check_parts(args.parts)
-    corpus_dir = find_corpus(args.corpus_dir)
+def prepare_librispeech(
+    corpus_dir: Path,
+    output_dir: Path,
+    parts: List[str],
+    subset_hours: float = 0.0,
+    max_bad_share: float = 0.01,
+    nj: int = 4,
+) -> None:
+    """Writes the manifests.
+
+    Args:
+      corpus_dir: of the corpus, or its parent.
+      output_dir: of the manifests.
+      parts: of the corpus, such as dev-clean.
+      subset_hours: of training speech, drawn at random; 0 takes all.
+      max_bad_share: of a set's utterances that may be left out.
+      nj: files read side by side.
+
+    Raises:
+      UserError: on what is missing, damaged or not LibriSpeech.
+    """
+    check_parts(parts)
+    corpus_dir = find_corpus(corpus_dir)
     sets: Dict[str, List[Utterance]] = {}
-    for name, parts in grouped(args.parts).items():
-        listed = (one for part in parts for one in read_part(corpus_dir, part))
-        report = args.output_dir / f"librispeech_left-out_{name}.txt"
-        sets[name] = look_at(listed, report, args.max_bad_share, args.nj)
+    for name, members in grouped(parts).items():
+        listed = (one for part in members for one in read_part(corpus_dir, part))
+        report = output_dir / f"librispeech_left-out_{name}.txt"
+        sets[name] = look_at(listed, report, max_bad_share, nj)
         check_whole(name, sets[name])
     if "dev" not in sets:
         sets["train"], sets["dev"] = hold_out(sets["train"])
         logging.info("dev: taken from the training speakers, as no dev part is given")
-    sets["train"] = subset(sets["train"], args.subset_hours)
+    sets["train"] = subset(sets["train"], subset_hours)
     for name, utterances in sets.items():
-        write_utterances(args.output_dir, "librispeech", name, utterances)
+        write_utterances(output_dir, "librispeech", name, utterances)
 
 
 def check_parts(parts: Sequence[str]) -> None:
@@ -162,4 +149,4 @@ def hold_out(
 
 
 if __name__ == "__main__":
-    run_main(main)
+    run_program(prepare_librispeech, __doc__)
