@@ -1,11 +1,14 @@
 """Files are written whole or not at all."""
 
+import fcntl
 import os
 import platform
 import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Iterator, Union
+
+from icefall_attn.errors import UserError
 
 
 @contextmanager
@@ -28,8 +31,33 @@ def atomic_write(path: Union[str, Path], mode: str = "w") -> Iterator[IO]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        if error.filename is None:  # a full disk does not say where
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(directory: Union[str, Path]) -> Iterator[None]:
+    """Keeps other processes out of a directory, on this machine and where file systems can on others.
+
+    Raises:
+      UserError: another process has it.
+    """
+    path = Path(directory) / ".lock"
+    with open(path, "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"another process is at work in {directory}; wait for it, stop it, or take another "
+                "directory"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        yield
 
 
 def temporary_path(path: Path) -> Path:

@@ -1,5 +1,6 @@
 """Files are written whole or not at all, and what a killed writer leaves is removed later."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -9,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from icefall_attn import files
-from icefall_attn.files import atomic_write, remove_leftovers, temporary_path
+from icefall_attn.errors import UserError
+from icefall_attn.files import (
+    atomic_write,
+    locked,
+    remove_leftovers,
+    temporary_path,
+)
 
 ROOT = Path(__file__).parents[1]
 
@@ -69,3 +76,34 @@ def test_what_is_being_written_stays(tmp_path, monkeypatch):
     remove_leftovers(tmp_path)
     assert names(tmp_path) == before
     remove_leftovers(tmp_path / "nowhere")
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    with pytest.raises(OSError) as error, atomic_write(tmp_path / "file"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert error.value.filename == str(tmp_path / "file")
+
+
+def test_a_directory_has_one_process(tmp_path):
+    holder = f"""
+import time
+from icefall_attn.files import locked
+with locked({str(tmp_path)!r}):
+    print("mine", flush=True)
+    time.sleep(60)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", holder],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout.readline() == b"mine\n"
+        with pytest.raises(UserError, match="another process is at work"):
+            with locked(tmp_path):
+                pass
+    finally:
+        process.kill()
+        process.wait()
+    with locked(tmp_path):  # a killed process holds nothing
+        pass

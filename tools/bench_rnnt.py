@@ -21,14 +21,13 @@ from typing import Callable, List, NamedTuple
 
 from measuring import alternate, in_a_process, peak_mib, positive  # before torch
 
-import k2
 import torch
 import torch.nn.functional as F
 from rnnt_batches import Shape, random_batch, trained_batch
 from torch import Tensor
 
 from icefall_attn.rnnt.config import LossConfig
-from icefall_attn.rnnt.lattice import occupation
+from icefall_attn.rnnt.lattice import occupation, why_no_k2
 from icefall_attn.rnnt.pruned import pruned_transducer_loss
 from icefall_attn.training.allocator import keep_freed_memory
 
@@ -63,6 +62,8 @@ def main() -> None:
     parser.add_argument("--exp-dir", help="a trained experiment, beside random weights")
     parser.add_argument("--cuts", help="speech for it, with features")
     args = parser.parse_args()
+    if why_no_k2():
+        parser.error(f"there is nothing to compare with: {why_no_k2()}")
     if (args.exp_dir is None) != (args.cuts is None):
         parser.error("--exp-dir and --cuts belong together")
     if args.cuts and not Path(args.cuts).is_file():
@@ -125,6 +126,8 @@ def plain_k2(
     *, simple_encoder, simple_predictor, encoder, predictor, output, labels, label_lengths, lengths, config
 ):  # fmt: skip
     """The plain use of k2's five functions, as recipes have it; arguments as `pruned_transducer_loss`."""
+    import k2
+
     boundary = torch.zeros(labels.size(0), 4, dtype=torch.int64)
     boundary[:, 2], boundary[:, 3] = label_lengths, lengths
     simple, (px_grad, py_grad) = k2.rnnt_loss_smoothed(

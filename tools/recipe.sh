@@ -183,12 +183,12 @@ environment_report() {
 logged() {
   local shown=$1 log=$2
   shift 2
-  exec >>"$log" </dev/null
+  exec 3>&2 >>"$log" 2>&1 </dev/null # what bash says of a killed program belongs to the log too
   if [ "$shown" = false ]; then
     export TQDM_MININTERVAL=${TQDM_MININTERVAL:-30} # a log needs no smooth bar
-    "$@" 2>&1
+    [ "$(type -t "$1")" != file ] || exec "$@"      # then no shell has to tell of its death
+    "$@"
   else
-    exec 3>&2
     export TQDM_MININTERVAL=${TQDM_MININTERVAL:-0.5}
     export ICEFALL_ATTN_PROGRESS=1 # stderr is a pipe, but its bars are shown
     read -r LINES COLUMNS < <(stty size <&3 2>/dev/null || echo 0 0)

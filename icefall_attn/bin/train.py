@@ -11,9 +11,10 @@ from typing import List, Optional
 
 from icefall_attn.config import RunConfig, parse, save_yaml
 from icefall_attn.data.lexicon import load_lexicon
-from icefall_attn.data.tokenizer import load_tokenizer
+from icefall_attn.data.tokenizer import Tokenizer, load_tokenizer
 from icefall_attn.environment import environment_report
 from icefall_attn.errors import UserError, run_main
+from icefall_attn.files import locked
 from icefall_attn.training.trainer import Trainer
 
 
@@ -36,7 +37,15 @@ def main(args: Optional[List[str]] = None) -> None:
         config.model.inter_ctc_vocab_size = load_lexicon(
             config.data.lexicon_dir
         ).vocab_size
-    start_log(exp_dir)
+    exp_dir.mkdir(parents=True, exist_ok=True)
+    with locked(exp_dir):
+        start_log(exp_dir)
+        train(config, tokenizer)
+
+
+def train(config: RunConfig, tokenizer: Tokenizer) -> None:
+    """Trains from the start or from where the experiment directory's run stopped."""
+    exp_dir = Path(config.exp_dir)
     try:
         trainer = Trainer(config, tokenizer)
         trainer.resume()
@@ -44,9 +53,8 @@ def main(args: Optional[List[str]] = None) -> None:
         tokenizer.save(exp_dir / "lang")
         save_yaml(config, exp_dir / "config.yaml")
         trainer.run()
-    except (
-        ValueError
-    ) as error:  # an option out of range, named by the part it belongs to
+    # an option out of range, named by the part it belongs to
+    except ValueError as error:
         raise UserError(str(error)) from error
 
 

@@ -18,6 +18,7 @@ from icefall_attn.device import choose_device, peak_memory_gib
 from icefall_attn.errors import UserError
 from icefall_attn.files import remove_leftovers
 from icefall_attn.nn.dropout import begin_step
+from icefall_attn.rnnt.lattice import choose_backend
 from icefall_attn.training import checkpoint as ckpt
 from icefall_attn.training.allocator import keep_freed_memory
 from icefall_attn.training.augment import SpecAugment
@@ -105,6 +106,8 @@ class Trainer:
         self.fingerprint = fingerprint(config, tokenizer, self.lexicon)
         remove_leftovers(self.exp_dir)
         logging.info("%s", _sizes(self.model))
+        backend = choose_backend(config.loss.backend, self.device.type)
+        logging.info("the loss sums over alignments with %s", backend)
 
     def resume(self) -> None:
         """Takes up an earlier run of the experiment directory where it stopped, if there is one.

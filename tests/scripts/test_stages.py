@@ -200,13 +200,16 @@ def test_a_killed_stage_leaves_no_marker(tmp_path: Path, kind: signal.Signals) -
             os.kill(pid, signal.SIGKILL)
 
 
-def test_a_stage_without_memory_is_told_in_our_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stage", ["victim", "bash victim.sh"])
+def test_a_stage_without_memory_is_told_in_our_words(tmp_path: Path, stage) -> None:
+    """A function of the script, and a program."""
     toy = Toy(
         tmp_path,
         'parse_options "$@"; work_dir=data\n'
         "victim() { echo the last words; kill -KILL $BASHPID; }\n"
-        "run_stage 1 victim victim\n",
+        f"run_stage 1 victim {stage}\n",
     )
+    (toy.dir / "victim.sh").write_text("echo the last words; kill -KILL $$\n")
     done = toy.run()
     assert done.returncode == 137
     assert "KILLED, perhaps for want of memory" in done.stdout
