@@ -140,13 +140,15 @@ def test_certain_joiners(kind, blank_bias):
 def test_history_bound():
     model = TinyTransducer("lstm")
     model.vocab_size = 500
-    assert history_length(model, SearchConfig("fast_beam_search")) == 6
-    with pytest.raises(UserError, match="history=7 .* 500 tokens; use 6 or less"):
-        history_length(model, SearchConfig("fast_beam_search", history=7))
+    assert history_length(model, SearchConfig("fast_beam_search"), 3) == 6
+    with pytest.raises(
+        UserError, match="history=7 .* 500 tokens and .* 3 states; use 6 or less"
+    ):
+        history_length(model, SearchConfig("fast_beam_search", history=7), 3)
     model.vocab_size = 30
-    assert history_length(model, SearchConfig("fast_beam_search")) == 10
+    assert history_length(model, SearchConfig("fast_beam_search"), 3) == 10
     stateless = TinyTransducer("stateless")
-    assert history_length(stateless, SearchConfig("fast_beam_search")) == 2
+    assert history_length(stateless, SearchConfig("fast_beam_search"), 3) == 2
 
 
 def test_longest_history_is_still_right():
