@@ -62,6 +62,11 @@ class SearchConfig:
         """True if the method searches a graph of words."""
         return self.method.endswith("_LG")
 
+    @property
+    def samples(self) -> bool:
+        """True if the method samples paths of the lattice."""
+        return "_nbest" in self.method
+
     def validate(self) -> None:
         """Raises `UserError` when a value has no meaning."""
         for name in (
