@@ -1,7 +1,7 @@
 """The best hypotheses of k2's lattices."""
 
 import heapq
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import torch
 
@@ -61,15 +61,18 @@ class _Lattice:
         self.begins, self.arcs, self.spoken = begins, arcs, spoken
         self.scores, self.ahead = scores, ahead
 
-    def search(self, nbest: int) -> List[Tuple[Hypothesis, Sequence[int]]]:
+    def search(self, nbest: int) -> List[Tuple[Hypothesis, List[int]]]:
         """Hypotheses and their sequences, best first."""
-        found: List[Tuple[Hypothesis, Sequence[int]]] = []
+        found: List[Tuple[Hypothesis, List[int]]] = []
         if not self.ahead or not self.ahead[0] > -torch.inf:
             return found
         final = len(self.ahead) - 1
+        # A sequence has a number; (the one before, what it adds) are kept in both directions.
+        children: Dict[Tuple[int, int], int] = {}
+        trail: List[Tuple[int, int]] = [(0, 0)]
         seen: Dict[int, set] = {}
         # (-(score so far + ahead), tie-breaker, state, score, frame, sequence, emissions)
-        queue: List[tuple] = [(-self.ahead[0], 0, 0, 0.0, 0, (), None)]
+        queue: List[tuple] = [(-self.ahead[0], 0, 0, 0.0, 0, 0, None)]
         pushed = 1
         while queue and len(found) < nbest:
             _, _, state, score, frame, sequence, emissions = heapq.heappop(queue)
@@ -78,14 +81,19 @@ class _Lattice:
                 continue
             arrived.add(sequence)
             if state == final:
-                found.append((_read(emissions, score), sequence))
+                found.append((_read(emissions, score), _unwind(trail, sequence)))
                 continue
             for arc in range(self.begins[state], self.begins[state + 1]):
                 target, label = self.arcs[arc]
                 if not self.ahead[target] > -torch.inf:
                     continue
                 total = score + self.scores[arc]
-                following, emitted = sequence + self.spoken[arc], emissions
+                following, emitted = sequence, emissions
+                for each in self.spoken[arc]:
+                    key = (following, each)
+                    following = children.setdefault(key, len(trail))
+                    if following == len(trail):
+                        trail.append(key)
                 if label > 0:
                     emitted = (emissions, label, frame)
                 priority = -(total + self.ahead[target])
@@ -95,6 +103,14 @@ class _Lattice:
                 )
                 pushed += 1
         return found
+
+
+def _unwind(trail: List[Tuple[int, int]], sequence: int) -> List[int]:
+    spoken: List[int] = []
+    while sequence > 0:
+        sequence, each = trail[sequence]
+        spoken.append(each)
+    return spoken[::-1]
 
 
 def _read(emissions: Optional[tuple], score: float) -> Hypothesis:

@@ -40,44 +40,29 @@ def sampled_nbest(
       Up to ``config.nbest`` hypotheses of each utterance, ranked by the log-sums of their paths;
       none of an utterance without paths. Tokens and frames are those of the best path.
     """
-    import k2
-
     sequences = _sample(lattice, config, graph)
-    counts = [len(some) for some in sequences]
-    if sum(counts) == 0:
-        return [[] for _ in counts]
-    # What each arc emits, in words that composition keeps: blank 1, token k + 1, nothing 0.
+    every = [(row, labels) for row, some in enumerate(sequences) for labels in some]
+    results: List[List[Hypothesis]] = [[] for _ in sequences]
+    if not every:
+        return results
+    # What each arc emits, as composition keeps it: blank is 1, token k is k + 1, nothing 0.
     lattice.emission = lattice.labels + 1
     paths = _paths_of(sequences, _of_words(lattice, graph) if graph.words else lattice)
-    totals = _total(paths)
-    chosen: List[int] = []
-    owners: List[int] = []
-    first = 0
-    for owner, count in enumerate(counts):
-        best = totals[first : first + count].topk(min(count, config.nbest)).indices
-        chosen += (best + first).tolist()
-        owners += [owner] * len(best)
-        first += count
-    best_paths = k2.shortest_path(
-        k2.index_fsa(
-            paths, torch.tensor(chosen, dtype=torch.int32, device=lattice.device)
-        ),
-        use_double_scores=True,
-    )
-    emissions = k2.RaggedTensor(
-        best_paths.arcs.shape().remove_axis(1), best_paths.emission
-    )
-    emissions = emissions.remove_values_eq(0).tolist()
-    every = [sequence for some in sequences for sequence in some]
-    results: List[List[Hypothesis]] = [[] for _ in counts]
-    for owner, index, emitted in zip(owners, chosen, emissions):
+    totals = _total(paths).tolist()
+    chosen: List[List[int]] = [[] for _ in sequences]
+    for index in sorted(range(len(every)), key=totals.__getitem__, reverse=True):
+        row, _ = every[index]
+        if len(chosen[row]) < config.nbest:
+            chosen[row].append(index)
+    indexes = [index for some in chosen for index in some]
+    for index, emitted in zip(indexes, _best_emissions(paths, indexes)):
+        row, labels = every[index]
         frames = [frame for frame, label in enumerate(emitted) if label > 1]
-        hypothesis = Hypothesis(
-            [emitted[frame] - 1 for frame in frames], frames, float(totals[index])
-        )
+        tokens = [emitted[frame] - 1 for frame in frames]
+        hypothesis = Hypothesis(tokens, frames, totals[index])
         if graph.words:
-            hypothesis.words = [graph.words[id] for id in every[index]]
-        results[owner].append(hypothesis)
+            hypothesis.words = [graph.words[id] for id in labels]
+        results[row].append(hypothesis)
     return results
 
 
@@ -124,6 +109,16 @@ def _paths_of(sequences: Sequence[Sequence[Sequence[int]]], lattice):
         sorted_match_a=True,
     )
     return k2.top_sort(k2.connect(paths))
+
+
+def _best_emissions(paths, indexes: List[int]) -> List[List[int]]:
+    """The emission of each frame on the best path of each of some Fsas."""
+    import k2
+
+    indexes = torch.tensor(indexes, dtype=torch.int32, device=paths.device)
+    best = k2.shortest_path(k2.index_fsa(paths, indexes), use_double_scores=True)
+    emissions = k2.RaggedTensor(best.arcs.shape().remove_axis(1), best.emission)
+    return emissions.remove_values_eq(0).tolist()
 
 
 def _total(paths):
