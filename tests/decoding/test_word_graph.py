@@ -3,6 +3,7 @@
 import itertools
 import logging
 import math
+import sys
 from collections import defaultdict
 from dataclasses import replace
 
@@ -241,6 +242,14 @@ def test_wrong_graphs_are_one_clear_line(tmp_path):
     with pytest.raises(UserError, match="LG.pt is damaged"):
         word_graph(config, JOINED.tokens, CPU)
     assert word_graph(SearchConfig(), JOINED.tokens, CPU) is None
+
+
+def test_missing_k2_is_one_clear_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "k2", None)
+    config = SearchConfig("fast_beam_search_nbest_LG")
+    with pytest.raises(UserError, match="fast_beam_search_nbest_LG needs k2") as error:
+        word_graph(config, JOINED.tokens, CPU)
+    assert "\n" not in str(error.value)
 
 
 def test_history_has_to_leave_room_for_the_graph(tmp_path):
