@@ -50,6 +50,7 @@ setup(
     # be told apart by their hashes, which an extra cannot hold. requirements/k2.txt has them.
     extras_require={
         "digits": ["espeakng-loader>=0.2"],
+        "graph": ["kaldilm>=1.15"],  # n-grams to graphs, for the searches with LG
         "test": ["pytest>=7", "kaldi-native-fbank>=1.20"],
     },
     entry_points={

@@ -8,11 +8,12 @@ import socket
 import subprocess
 import sys
 from datetime import datetime
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Callable, List, Tuple
 
-__all__ = ["environment_report", "usable_cores"]
+__all__ = ["environment_report", "usable_cores", "why_no_k2"]
 
 
 def environment_report(command: bool = True) -> str:
@@ -52,6 +53,20 @@ def usable_cores() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not Linux
         return os.cpu_count() or 1
+
+
+@lru_cache(maxsize=None)
+def why_no_k2(device_type: str = "cpu") -> str:
+    """The reason why k2 cannot be used on a kind of device; empty if it can."""
+    try:
+        import k2
+    except (
+        Exception
+    ) as error:  # built for another torch, k2 raises errors of its own kinds
+        return f"k2 cannot be imported ({' '.join(str(error).split()) or type(error).__name__})"
+    if device_type == "cuda" and not k2.with_cuda:
+        return "this k2 was built without CUDA"
+    return ""
 
 
 def _told(fact: Callable[[], str]) -> str:

@@ -26,8 +26,9 @@ import torch.nn.functional as F
 from rnnt_batches import Shape, random_batch, trained_batch
 from torch import Tensor
 
+from icefall_attn.environment import why_no_k2
 from icefall_attn.rnnt.config import LossConfig
-from icefall_attn.rnnt.lattice import occupation, why_no_k2
+from icefall_attn.rnnt.lattice import occupation
 from icefall_attn.rnnt.pruned import pruned_transducer_loss
 from icefall_attn.training.allocator import keep_freed_memory
 

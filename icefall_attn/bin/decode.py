@@ -24,7 +24,8 @@ from icefall_attn.bin.options import (
     parse_experiment,
     search_config,
 )
-from icefall_attn.decoding import Hypothesis, SearchConfig, recognize
+from icefall_attn.decoding import Hypothesis, SearchConfig, recognize, word_graph
+from icefall_attn.decoding.graphs import DecodingGraph
 from icefall_attn.device import choose_device
 from icefall_attn.errors import UserError, run_main
 from icefall_attn.files import remove_leftovers
@@ -81,6 +82,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     experiment = load_experiment(
         options.exp_dir, options.avg, options.by, options.checkpoint
     )
+    graph = word_graph(config, experiment.tokenizer.tokens, device)
     suffix = result_suffix(experiment.name, config)
     directory = Path(options.exp_dir) / config.method
     remove_leftovers(directory)
@@ -97,7 +99,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
         for name, path in sets
     }
     for name, loader in loaders.items():
-        decoded = decode_set(model, loader, config, device, name)
+        decoded = decode_set(model, loader, config, device, name, graph)
         texts = {
             id: experiment.tokenizer.decode(nbest[0].tokens)
             for id, nbest in decoded.hypotheses.items()
@@ -117,7 +119,12 @@ def main(arguments: Optional[List[str]] = None) -> None:
 
 
 def decode_set(
-    model, loader, config: SearchConfig, device: torch.device, name: str
+    model,
+    loader,
+    config: SearchConfig,
+    device: torch.device,
+    name: str,
+    graph: Optional[DecodingGraph] = None,
 ) -> Decoded:
     """Decodes every batch of a loader.
 
@@ -133,7 +140,7 @@ def decode_set(
             decoded.references[id] = text
         begin = _now(device)
         batch = batch.to(device)
-        results = recognize(model, batch.features, batch.feature_lengths, config)
+        results = recognize(model, batch.features, batch.feature_lengths, config, graph)
         decoded.seconds += _now(device) - begin
         decoded.audio += sum(batch.durations)
         for id, nbest in zip(batch.ids, results):

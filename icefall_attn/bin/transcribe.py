@@ -23,7 +23,7 @@ from icefall_attn.bin.options import (
     parse_experiment,
     search_config,
 )
-from icefall_attn.decoding import Hypothesis, recognize
+from icefall_attn.decoding import Hypothesis, recognize, word_graph
 from icefall_attn.device import choose_device
 from icefall_attn.errors import UserError, run_main
 from icefall_attn.scoring.reports import as_json
@@ -49,13 +49,14 @@ def main(arguments: Optional[List[str]] = None) -> None:
     )
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     model = experiment.model.to(device)
+    graph = word_graph(config, experiment.tokenizer.tokens, device)
     failed = 0
     for paths, features in _batches(options.audio, options.max_duration):
         lengths = torch.tensor([len(f) for f in features], dtype=torch.int64)
         results: Dict[str, Optional[List[Hypothesis]]] = {}
         if features:
             padded = pad_sequence(features, batch_first=True).to(device)
-            found = recognize(model, padded, lengths.to(device), config)
+            found = recognize(model, padded, lengths.to(device), config, graph)
             usable = [path for path, problem in paths if problem is None]
             results = dict(zip(usable, found))
         for path, problem in paths:

@@ -10,8 +10,17 @@ A search knows a model only as *encode, predict one step, join*:
 """
 
 from icefall_attn.decoding.config import SearchConfig
+from icefall_attn.decoding.graphs import word_graph
 from icefall_attn.decoding.recognizer import recognize
 from icefall_attn.decoding.results import Hypothesis
-from icefall_attn.decoding.search import SEARCHES, search
+from icefall_attn.decoding.search import SEARCHES, WORD_SEARCHES, search
 
-__all__ = ["SEARCHES", "Hypothesis", "SearchConfig", "recognize", "search"]
+__all__ = [
+    "SEARCHES",
+    "WORD_SEARCHES",
+    "Hypothesis",
+    "SearchConfig",
+    "recognize",
+    "search",
+    "word_graph",
+]

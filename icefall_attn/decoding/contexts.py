@@ -23,7 +23,9 @@ class Contexts:
     the search is exact as long as no two active hypotheses share their last H tokens. Only
     active contexts are stored.
 
-    Contexts are compared as numbers in base V, which fit int64 because k2 packs them so.
+    A context whose last symbol is V, the end of a graph, says nothing more: it keeps the state
+    that it had. Contexts are compared as numbers in base V + 1, which fit int64 because k2
+    packs them so.
 
     Args:
       model: the transducer.
@@ -35,8 +37,9 @@ class Contexts:
     def __init__(self, model, streams: int, history: int, device) -> None:
         self._model = model
         self._streams = streams
-        self._vocab = model.vocab_size
-        powers = [self._vocab ** (history - 1 - i) for i in range(history)]
+        self._end = model.vocab_size
+        self._base = model.vocab_size + 1
+        powers = [self._base ** (history - 1 - i) for i in range(history)]
         self._powers = torch.tensor(powers, dtype=torch.int64, device=device)
         self._codes: Optional[Tensor] = None
         self._best = torch.empty(0)
@@ -66,7 +69,7 @@ class Contexts:
         self._codes, self.stream, self._row_splits = codes, stream, row_splits
 
     def score(self, log_probs: Tensor) -> None:
-        """Notes what the frame's contexts may do next, (C, V) log-probabilities."""
+        """Notes what the frame's contexts may do next, (C, V + 1) log-probabilities."""
         self._log_probs = log_probs
 
     def _follow(self, codes: Tensor, stream: Tensor, last: Tensor) -> None:
@@ -89,7 +92,7 @@ class Contexts:
         tail = self._codes % oldest  # without the oldest token
         leads = real & (
             tail[rows]
-            == torch.div(codes, self._vocab, rounding_mode="floor").unsqueeze(1)
+            == torch.div(codes, self._base, rounding_mode="floor").unsqueeze(1)
         )
         # A context of blanks only is the empty history; no token leads there.
         leads &= (last != self._model.blank_id).unsqueeze(1)
@@ -99,7 +102,7 @@ class Contexts:
         kept = same.any(dim=1)
         choice = torch.where(kept, same.int().argmax(dim=1), move.argmax(dim=1))
         self.predictor.select(rows.gather(1, choice.unsqueeze(1)).squeeze(1))
-        new = (~kept).nonzero().squeeze(1)
+        new = (~kept & (last != self._end)).nonzero().squeeze(1)
         if new.numel() > 0:
             self.predictor.advance(new, last[new])
         self._best = torch.maximum(stay.max(dim=1).values, move.max(dim=1).values)

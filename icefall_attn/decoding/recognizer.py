@@ -7,13 +7,18 @@ import torch
 from torch import Tensor
 
 from icefall_attn.decoding.config import SearchConfig
+from icefall_attn.decoding.graphs import DecodingGraph
 from icefall_attn.decoding.results import Hypothesis
 from icefall_attn.decoding.search import search
 
 
 @torch.no_grad()
 def recognize(
-    model, features: Tensor, lengths: Tensor, config: SearchConfig
+    model,
+    features: Tensor,
+    lengths: Tensor,
+    config: SearchConfig,
+    graph: Optional[DecodingGraph] = None,
 ) -> List[Optional[List[Hypothesis]]]:
     """Encodes and searches a batch; one that does not fit the memory is halved, and again.
 
@@ -22,6 +27,7 @@ def recognize(
       features: (B, T, F), on the model's device.
       lengths: (B,) int64 feature frames.
       config: the search.
+      graph: what `word_graph` gives for ``config``.
 
     Returns:
       N-best list of each utterance, best first; None for one that does not fit even alone.
@@ -32,7 +38,7 @@ def recognize(
         encoder_out, encoder_lengths = model.encode(features, lengths)
         # Fewer frames than the subsampling needs give none.
         encoder_lengths = encoder_lengths.clamp(min=0, max=encoder_out.shape[1])
-        return list(search(model, encoder_out, encoder_lengths, config))
+        return list(search(model, encoder_out, encoder_lengths, config, graph))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -53,7 +59,8 @@ def recognize(
     results: List[Optional[List[Hypothesis]]] = []
     for part in (slice(0, half), slice(half, None)):
         longest = int(lengths[part].max())
-        results += recognize(model, features[part, :longest], lengths[part], config)
+        piece = features[part, :longest]
+        results += recognize(model, piece, lengths[part], config, graph)
     return results
 
 

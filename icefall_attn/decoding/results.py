@@ -1,7 +1,7 @@
 """What a search returns."""
 
 from dataclasses import dataclass, field
-from typing import List
+from typing import List, Optional
 
 from icefall_attn.decoding.config import SearchConfig
 
@@ -14,12 +14,16 @@ class Hypothesis:
       tokens: token ids without blank.
       frames: for each token the encoder frame (0, 1, ...) that emitted it.
       score: natural log-probability of the sequence as the search sums it: of the one path
-        (greedy_search) or of all paths that were kept (modified_beam_search, fast_beam_search).
+        (greedy_search, fast_beam_search_LG) or of all paths that were kept (the others), scaled
+        n-grams included.
+      words: what a search through a graph of words found; None of the others, and where there
+        was no path through the graph. The tokens spell them.
     """
 
     tokens: List[int] = field(default_factory=list)
     frames: List[int] = field(default_factory=list)
     score: float = 0.0
+    words: Optional[List[str]] = None
 
 
 def rank(hypotheses: List[Hypothesis], config: SearchConfig) -> List[Hypothesis]:

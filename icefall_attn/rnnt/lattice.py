@@ -10,33 +10,19 @@ time, and the last arc is a blank. For ``modified`` and ``constrained`` it is ``
 also moves on to the next frame. py is ``(B, U + 1, T')``.
 """
 
-from functools import lru_cache
 from typing import Tuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import threshold_
 
+from icefall_attn.environment import why_no_k2
 from icefall_attn.errors import UserError
 from icefall_attn.rnnt.recursion import FLOOR, by_labels, by_steps
 
 # Logarithm of an occupation that counts as 0: float32 has no normal number for it, and what is not
 # normal takes a processor ten times as long.
 NEGLIGIBLE = -87.0
-
-
-@lru_cache(maxsize=None)
-def why_no_k2(device_type: str = "cpu") -> str:
-    """The reason why k2 cannot be used on a kind of device; empty if it can."""
-    try:
-        import k2
-    except (
-        Exception
-    ) as error:  # built for another torch, k2 raises errors of its own kinds
-        return f"k2 cannot be imported ({' '.join(str(error).split()) or type(error).__name__})"
-    if device_type == "cuda" and not k2.with_cuda:
-        return "this k2 was built without CUDA"
-    return ""
 
 
 def choose_backend(name: str, device_type: str = "cpu") -> str:

@@ -50,8 +50,16 @@ def search_options(search: SearchConfig) -> str:
     norm = "" if search.length_norm else "_no-length-norm"
     if search.method == "modified_beam_search":
         return f"beam-size-{search.beam_size}{norm}"
-    history = f"_history-{search.history}" if search.history else ""
-    return (
+    options = (
         f"beam-{search.fast_beam}_max-contexts-{search.max_contexts}"
-        f"_max-states-{search.max_states}{history}{norm}"
+        f"_max-states-{search.max_states}"
     )
+    if search.history:
+        options += f"_history-{search.history}"
+    if search.method == "fast_beam_search":
+        options += norm
+    if search.samples:
+        options += f"_nbest-scale-{search.nbest_scale}_num-paths-{search.num_paths}"
+    if search.of_words:
+        options += f"_ngram-lm-scale-{search.ngram_lm_scale}"
+    return options

@@ -122,7 +122,8 @@ def write_nbest(
     """One JSON object per utterance: ``id``, ``ref``, ``hyps`` best first.
 
     Each of ``hyps`` has ``text``, ``score`` (natural log), ``tokens`` (ids), ``pieces`` (the
-    tokens as they stand in tokens.txt) and ``times`` (seconds at which each was emitted).
+    tokens as they stand in tokens.txt) and ``times`` (seconds at which each was emitted); those
+    of a search through a graph of words have the ``words`` that the tokens spell, too.
 
     Args:
       path: the file.
@@ -139,13 +140,16 @@ def write_nbest(
 
 def as_json(hypothesis: Hypothesis, tokenizer) -> Dict:
     """A hypothesis as a line of the n-best file shows it."""
-    return {
+    line = {
         "text": tokenizer.decode(hypothesis.tokens),
         "score": hypothesis.score,
         "tokens": hypothesis.tokens,
         "pieces": [tokenizer.tokens[token] for token in hypothesis.tokens],
         "times": [round(frame * FRAME_SECONDS, 2) for frame in hypothesis.frames],
     }
+    if hypothesis.words is not None:
+        line["words"] = hypothesis.words
+    return line
 
 
 def _show_pair(ref: str, hyp: str) -> str:

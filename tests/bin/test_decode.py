@@ -8,8 +8,11 @@ import torch
 
 from icefall_attn.bin import decode, results
 from icefall_attn.data.batch import Batch
+from icefall_attn.data.tokenizer import CharTokenizer
 from icefall_attn.errors import UserError
 from icefall_attn.files import temporary_path
+
+LETTERS = ["<blk>", "<sos/eos>", "<unk>", "A", "B"]
 
 # id, reference, and the tokens that the features hold (0 is blank, 3 is A, 4 is B)
 UTTERANCES = [
@@ -88,12 +91,37 @@ def test_console_line_and_files(tmp_path, experiment, capsys):
     assert third["hyps"][0]["times"] == [0.04, 0.08, 0.12]
 
 
-@pytest.mark.parametrize("method", ["modified_beam_search", "fast_beam_search"])
+@pytest.mark.parametrize(
+    "method", ["modified_beam_search", "fast_beam_search", "fast_beam_search_nbest"]
+)
 def test_other_methods_agree_on_a_certain_model(tmp_path, experiment, capsys, method):
-    if method == "fast_beam_search":
+    if method.startswith("fast_beam_search"):
         pytest.importorskip("k2")
     run(tmp_path, "--search.method", method)
     assert f"[test-{method}] %WER 57.14% [4 / 7," in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("method", ["fast_beam_search_LG", "fast_beam_search_nbest_LG"])
+def test_words_of_a_graph(tmp_path, experiment, capsys, method):
+    """The features say "A B A" and more; only sentences of the words AB and B are allowed."""
+    pytest.importorskip("k2")
+    pytest.importorskip("kaldilm")
+    from icefall_attn.decoding.lexicon_graph import compile_word_graph
+
+    (tmp_path / "lm.arpa").write_text(
+        "\\data\\\nngram 1=4\n\n\\1-grams:\n-0.5 </s>\n-99 <s>\n-0.5 AB\n-0.5 B\n\n\\end\\\n"
+    )
+    graph = compile_word_graph(tmp_path / "lm.arpa", CharTokenizer(LETTERS))
+    graph.save(tmp_path / "LG.pt")
+    options = ["--search.method", method, "--search.graph", str(tmp_path / "LG.pt")]
+    run(tmp_path, *options, "--search.fast_beam", "200")
+    assert f"[test-{method}] %WER" in capsys.readouterr().out
+    (nbest,) = (tmp_path / "exp" / method).glob("nbest-*_ngram-lm-scale-0.01.jsonl")
+    found = [json.loads(line)["hyps"][0] for line in nbest.read_text().splitlines()]
+    assert found[2]["words"] == ["B", "AB"] and found[2]["text"] == "B A B"
+    assert found[3]["words"] == [] and found[3]["text"] == ""
+    with pytest.raises(UserError, match="there is no graph none.pt"):
+        run(tmp_path, "--search.method", method, "--search.graph", "none.pt")
 
 
 def test_several_sets_and_the_table(tmp_path, experiment, capsys):

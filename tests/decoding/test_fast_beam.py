@@ -1,6 +1,5 @@
 """k2's graph search against the exact best path."""
 
-import sys
 from dataclasses import replace
 
 import pytest
@@ -140,13 +139,15 @@ def test_certain_joiners(kind, blank_bias):
 def test_history_bound():
     model = TinyTransducer("lstm")
     model.vocab_size = 500
-    assert history_length(model, SearchConfig("fast_beam_search")) == 6
-    with pytest.raises(UserError, match="history=7 .* 500 tokens; use 6 or less"):
-        history_length(model, SearchConfig("fast_beam_search", history=7))
+    assert history_length(model, SearchConfig("fast_beam_search"), 3) == 6
+    with pytest.raises(
+        UserError, match="history=7 .* 500 tokens and .* 3 states; use 6 or less"
+    ):
+        history_length(model, SearchConfig("fast_beam_search", history=7), 3)
     model.vocab_size = 30
-    assert history_length(model, SearchConfig("fast_beam_search")) == 10
+    assert history_length(model, SearchConfig("fast_beam_search"), 3) == 10
     stateless = TinyTransducer("stateless")
-    assert history_length(stateless, SearchConfig("fast_beam_search")) == 2
+    assert history_length(stateless, SearchConfig("fast_beam_search"), 3) == 2
 
 
 def test_longest_history_is_still_right():
@@ -160,10 +161,44 @@ def test_longest_history_is_still_right():
     assert found.score == pytest.approx(greedy.score, abs=1e-3)
 
 
-def test_missing_k2_is_one_clear_line(monkeypatch):
-    monkeypatch.setitem(sys.modules, "k2", None)
+def test_unusable_k2_is_one_clear_line(unusable_k2):
     model = TinyTransducer("lstm")
     encoder_out, lens = random_batch([3])
     with pytest.raises(UserError, match="needs k2") as error:
         search(model, encoder_out, lens, SearchConfig("fast_beam_search"))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_samples_are_an_exact_sum(kind, seed):
+    """What is sampled is ranked by all its alignments, sampled or not."""
+    model = TinyTransducer(kind, vocab=3, seed=seed)
+    lengths = [4, 0, 3]
+    encoder_out, lens = random_batch(lengths, seed=seed)
+    config = replace(EXACT, method="fast_beam_search_nbest", history=6, nbest=64)
+    config = replace(config, num_paths=5000, nbest_scale=0.1)
+    for b, found in enumerate(search(model, encoder_out, lens, config)):
+        alignments = enumerate_alignments(model, encoder_out[b, : lengths[b]])
+        totals = sequence_scores(alignments)
+        assert {tuple(h.tokens) for h in found} == totals.keys()
+        assert [h.score for h in found] == pytest.approx(
+            sorted(totals.values(), reverse=True), abs=1e-4
+        )
+        for h in found:
+            assert h.score == pytest.approx(totals[tuple(h.tokens)], abs=1e-4)
+            best = max(
+                (path for path in alignments if labels(path) == tuple(h.tokens)),
+                key=alignments.get,
+            )
+            assert h.frames == [t for t, token in enumerate(best) if token != 0]
+
+
+def test_few_samples_are_exact_for_what_they_hold(kind):
+    model = TinyTransducer(kind, vocab=3, seed=4)
+    encoder_out, lens = random_batch([5], seed=4)
+    config = replace(EXACT, method="fast_beam_search_nbest", history=6, num_paths=3)
+    (found,) = search(model, encoder_out, lens, config)
+    totals = sequence_scores(enumerate_alignments(model, encoder_out[0]))
+    assert 1 <= len(found) <= 3
+    for h in found:
+        assert h.score == pytest.approx(totals[tuple(h.tokens)], abs=1e-4)

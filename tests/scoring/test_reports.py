@@ -92,6 +92,7 @@ def test_foreign_summary_is_refused(tmp_path):
 
 def test_nbest(tmp_path):
     hyps = {"u": [Hypothesis([3, 5, 4], [0, 7, 25], -1.5), Hypothesis([], [], -2.0)]}
+    hyps["u"].append(Hypothesis([3], [1], -3.0, ["A"]))
     write_nbest(tmp_path / "n.jsonl", {"u": "A B", "v": "B"}, hyps, Letters())
     first, second = map(json.loads, (tmp_path / "n.jsonl").read_text().splitlines())
     assert (first["id"], first["ref"]) == ("u", "A B")
@@ -103,6 +104,7 @@ def test_nbest(tmp_path):
         "times": [0.0, 0.28, 1.0],
     }
     assert first["hyps"][1]["text"] == ""
+    assert first["hyps"][2]["words"] == ["A"]
     assert second == {"id": "v", "ref": "B", "hyps": []}
 
 
@@ -113,6 +115,15 @@ def test_names():
     assert str(paths.errs) == f"exp/greedy_search/errs-{tail}.txt"
     assert str(paths.summary) == f"exp/greedy_search/wer-summary-{tail}.txt"
     assert str(paths.nbest) == f"exp/greedy_search/nbest-{tail}.jsonl"
+
+
+def test_names_of_a_search_of_sampled_words():
+    config = SearchConfig("fast_beam_search_nbest_LG", length_norm=False)
+    path = result_paths("exp", "test", "best_avg-5", config).summary
+    assert str(path) == (
+        "exp/fast_beam_search_nbest_LG/wer-summary-test-best_avg-5_beam-20.0_max-contexts-8"
+        "_max-states-64_nbest-scale-0.5_num-paths-200_ngram-lm-scale-0.01.txt"
+    )
 
 
 def test_names_differ_where_results_may():
@@ -127,6 +138,14 @@ def test_names_differ_where_results_may():
         SearchConfig("fast_beam_search", fast_beam=4.0),
         SearchConfig("fast_beam_search", max_contexts=4),
         SearchConfig("fast_beam_search", max_states=8),
+        SearchConfig("fast_beam_search_nbest"),
+        SearchConfig("fast_beam_search_nbest", num_paths=100),
+        SearchConfig("fast_beam_search_nbest", nbest_scale=0.3),
+        SearchConfig("fast_beam_search_LG"),
+        SearchConfig("fast_beam_search_LG", ngram_lm_scale=0.1),
+        SearchConfig("fast_beam_search_nbest_LG"),
+        SearchConfig("fast_beam_search_nbest_LG", ngram_lm_scale=0.1),
+        SearchConfig("fast_beam_search_nbest_LG", nbest_scale=0.3),
     ]
     names = {result_paths("exp", "test", "best", config).errs for config in configs}
     assert len(names) == len(configs)

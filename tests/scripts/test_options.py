@@ -67,7 +67,7 @@ class TestEveryScript:
 OPTIONS = {
     "prepare": "nj token-kind vocab-size speeds",
     "train": "config exp-dir",
-    "decode": "exp-dir methods avg by checkpoint",
+    "decode": "exp-dir methods graph avg by checkpoint",
     "run": "nj config exp-dir avg",
     "compare": "list names seeds max-steps config exp-dir results avg methods dry-run",
 }

@@ -204,6 +204,24 @@ def test_decode(recipe: Recipe) -> None:
         ]
 
 
+def test_decode_with_a_graph(recipe: Recipe) -> None:
+    recipe.write("exp/config.yaml", "exp/last.pt")
+    options = ["--methods", "fast_beam_search_nbest fast_beam_search_nbest_LG"]
+    done = recipe.run("decode.sh", *options)
+    assert done.returncode == 1
+    assert "data/lang/LG.pt is missing; local/compile_lg.py makes it" in done.stderr
+    recipe.called()
+    recipe.write("data/lang/LG.pt")
+    done = recipe.run("decode.sh", *options, "--", "--search.ngram_lm_scale", "0.1")
+    assert done.returncode == 0, done.stderr
+    plain, words, _ = recipe.called()
+    assert "--search.graph" not in plain
+    assert "_LG --search.graph data/lang/LG.pt --search.ngram_lm_scale 0.1" in words
+    recipe.write("data/lang/LG.pt")
+    recipe.run("decode.sh", *options, "--", "--search.ngram_lm_scale", "0.1")
+    assert len(recipe.called()) == 1  # the table: nothing changed
+
+
 def test_decode_without_a_model(recipe: Recipe) -> None:
     done = recipe.run("decode.sh")
     assert done.returncode == 1

@@ -2,7 +2,7 @@
 # every variant of a list with equal budgets, and keeps what was finished.
 . "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
-searches="greedy_search modified_beam_search fast_beam_search"
+. "$tools/stages/searches.sh"
 option list file "$tools/stages/compare.txt" "variants: a name and options of icefall-attn-train on each line"
 option names string "" "some of them (default: all)"
 option seeds numbers 42 "seeds of every variant"
@@ -19,6 +19,7 @@ option force bool false "run the stages again that were done before"
 option python program "" "a Python with icefall_attn, to be used instead of .venv"
 pass_on "options of icefall-attn-train, for all variants"
 parse_options "$@"
+leave_out_what_needs_k2
 
 work_dir=$exp_dir
 needs "run ./prepare.sh first" "$config" "$(inventory_of "$config" "${extra[@]}")" data/fbank/"${corpus}"_cuts_{train,dev}.jsonl.gz

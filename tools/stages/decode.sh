@@ -1,8 +1,10 @@
 # Sourced by a recipe's decode.sh, which sets corpus, the prefix of its files of cuts; sets, what to decode; and, if
-# they are not 5 and word, average, the number of checkpoints, and unit, what errors are counted in.
+# they are not 5, word and data/lang/LG.pt, average, the number of checkpoints, unit, what errors are counted in, and
+# graph, for the searches with LG.
 . "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
-searches="greedy_search modified_beam_search fast_beam_search"
+. "$tools/stages/searches.sh"
+
 prepared() { # prepared SET...: those that prepare.sh has prepared; all if it has not been run
   local set found=()
   for set in "$@"; do
@@ -12,15 +14,19 @@ prepared() { # prepared SET...: those that prepare.sh has prepared; all if it ha
   echo "${found[*]}"
 }
 
+word_searches="fast_beam_search_LG fast_beam_search_nbest_LG"
+every="$searches fast_beam_search_nbest $word_searches"
 common_options 3
 option exp-dir path exp "the experiment"
 option sets "some:train|${sets// /|}" "$(prepared $sets)" "sets to decode"
-option methods "some:${searches// /|}" "$searches" "searches, in the order of the stages"
+option methods "some:${every// /|}" "$searches" "searches, in the order of the stages"
+option graph path "${graph:-data/lang/LG.pt}" "graph of words for the searches with LG"
 option avg count "${average:-5}" "number of checkpoints to average"
 option by one:valid-loss\|epoch valid-loss "which ones: the best on the dev set, or the last"
 option checkpoint string "" "one file of the experiment, such as last.pt, instead of an average"
 pass_on "options of icefall-attn-decode"
 parse_options "$@"
+leave_out_what_needs_k2
 read -r -a chosen <<<"$methods"
 ((stage <= ${#chosen[@]})) || stop 2 "--stage $stage: there are ${#chosen[@]} stages, one for each of --methods"
 exclusive checkpoint avg by
@@ -36,10 +42,15 @@ done
 
 number=0
 for method in $methods; do
-  # Each search stands on the model alone, not on the search before it.
-  needs "run ./train.sh first" "$exp_dir/config.yaml" "$exp_dir"/*.pt "${files[@]}"
+  # Each search stands on the model and, if it is one of words, the graph, not on the search before it.
+  words=()
+  if [[ " $word_searches " == *" $method "* ]]; then
+    [ -e "$graph" ] || stop 1 "$graph is missing; local/compile_lg.py makes it of an n-gram model, or give --graph"
+    words=(--search.graph "$graph")
+  fi
+  needs "run ./train.sh first" "$exp_dir/config.yaml" "$exp_dir"/*.pt "${files[@]}" "${words[@]:1}"
   run_stage $((number += 1)) "$method" icefall-attn-decode --exp-dir "$exp_dir" "${model[@]}" \
-    --cuts "${cuts[@]}" --unit "${unit:-word}" --search.method "$method" "${extra[@]}"
+    --cuts "${cuts[@]}" --unit "${unit:-word}" --search.method "$method" "${words[@]}" "${extra[@]}"
 done
 
 use_environment

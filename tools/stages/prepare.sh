@@ -6,6 +6,7 @@
 #   parse_preparation "$@"
 #   run_stage 1 manifests ...             # the recipe's own: data/manifests/CORPUS_{recordings,supervisions}_SET
 #   features_stage 2; tokens_stage 3; validate_stage 4; statistics_stage 5
+#   lm_stage 6 --unit char; graph_stage 7    # for the searches with LG; or graph_stage 7 MODEL.arpa.gz
 . "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
 shared=../../../local # programs that several recipes use
@@ -46,6 +47,15 @@ tokens_stage() {
   local size=()
   [ "$token_kind" = char ] || size=(--vocab-size "$vocab_size")
   inventory "$1" tokens "$lang_dir" --kind "$token_kind" "${size[@]}"
+}
+
+lm_stage() { # lm_stage NUMBER [OPTION...]
+  run_stage "$1" lm python "$shared/train_ngram.py" \
+    --supervisions "data/manifests/${corpus}_supervisions_train.jsonl.gz" --output data/lm/3-gram.arpa "${@:2}"
+}
+
+graph_stage() { # graph_stage NUMBER [ARPA]
+  run_stage "$1" graph python "$shared/compile_lg.py" --arpa "${2:-data/lm/3-gram.arpa}" --lang-dir "$lang_dir"
 }
 
 validate_stage() {

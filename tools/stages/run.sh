@@ -10,6 +10,7 @@ handed_on=("${option_names[@]:known}")
 option config file conf/train.yaml "model and training"
 option exp-dir path exp "where the experiment is kept"
 option avg count "${average:-5}" "number of checkpoints to average for decoding"
+option methods string "" "searches, instead of decode.sh's own choice"
 pass_on "options of icefall-attn-train, which override the config"
 parse_options "$@"
 
@@ -22,5 +23,7 @@ for name in "${handed_on[@]}"; do
 done
 run_part 1 ./prepare.sh "${both[@]}" --nj "$nj" "${prepare[@]}"
 run_part 2 ./train.sh "${both[@]}" --config "$config" --exp-dir "$exp_dir" -- "${extra[@]}"
-run_part 3 ./decode.sh "${both[@]}" --exp-dir "$exp_dir" --avg "$avg"
+decode=()
+[ -z "$methods" ] || decode=(--methods "$methods")
+run_part 3 ./decode.sh "${both[@]}" --exp-dir "$exp_dir" --avg "$avg" "${decode[@]}"
 echo "$title: $((SECONDS - started)) s in all"
