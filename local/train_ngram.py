@@ -9,68 +9,56 @@ Smoothing is interpolated modified Kneser-Ney; nothing is pruned. The text is re
 as numbers.
 """
 
-import argparse
 import logging
 import re
 from itertools import chain
 from pathlib import Path
-from typing import Iterator, List
+from typing import Iterator, List, Literal
 
 from icefall_attn.data.manifests import read_manifest
-from icefall_attn.errors import UserError, run_main
+from icefall_attn.errors import UserError
 from icefall_attn.ngram import count_ngrams, kneser_ney, write_arpa
+from icefall_attn.program import run_program
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "--supervisions",
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help="manifests of the training set",
-    )
-    source.add_argument(
-        "--text",
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help="texts, a sentence on each line",
-    )
-    parser.add_argument(
-        "--order", type=int, default=3, metavar="N", help="longest n-grams (default: 3)"
-    )
-    parser.add_argument(
-        "--unit",
-        choices=["word", "char"],
-        default="word",
-        help="what white space separates, or characters (Chinese)",
-    )
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="FILE", help="the ARPA file"
-    )
-    args = parser.parse_args()
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
+def train_ngram(
+    output: Path,
+    supervisions: List[Path] = [],
+    text: List[Path] = [],
+    order: int = 3,
+    unit: Literal["word", "char"] = "word",
+) -> None:
+    """Estimates a model and writes it.
 
-    if args.order < 1:
-        raise UserError(f"--order must be at least 1, not {args.order}")
-    files = args.supervisions or args.text
+    Args:
+      output: the ARPA file.
+      supervisions: manifests of the training set.
+      text: or texts, a sentence on each line.
+      order: longest n-grams.
+      unit: what white space separates, or characters (Chinese).
+
+    Raises:
+      UserError: no text, both kinds of text, or text of a dev or test set.
+    """
+    if order < 1:
+        raise UserError(f"--order must be at least 1, not {order}")
+    if bool(supervisions) == bool(text):
+        raise UserError("give either --supervisions or --text")
     # The name is all that tells; a dev or test file here would spoil every result.
-    for path in files:
+    for path in [*supervisions, *text]:
         if re.search(r"(^|[_-])(dev|test|valid|eval)([_.-]|$)", path.name):
             raise UserError(
                 f"{path} is no training set; n-grams come from training text only"
             )
-    read = manifest_texts if args.supervisions else file_texts
-    split = str.split if args.unit == "word" else characters
-    texts = chain.from_iterable(map(read, files))
-    words, orders = count_ngrams(map(split, texts), args.order)
-    write_arpa(args.output, words, orders, kneser_ney(orders))
+    texts = chain(
+        chain.from_iterable(map(manifest_texts, supervisions)),
+        chain.from_iterable(map(file_texts, text)),
+    )
+    split = str.split if unit == "word" else characters
+    words, orders = count_ngrams(map(split, texts), order)
+    write_arpa(output, words, orders, kneser_ney(orders))
     counts = ", ".join(str(len(grams.word)) for grams in orders)
-    logging.info("%s: n-grams of orders 1 to %d: %s", args.output, args.order, counts)
+    logging.info("%s: n-grams of orders 1 to %d: %s", output, order, counts)
 
 
 def manifest_texts(path: Path) -> Iterator[str]:
@@ -92,4 +80,4 @@ def characters(text: str) -> List[str]:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    run_program(train_ngram, __doc__)

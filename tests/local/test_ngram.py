@@ -36,33 +36,34 @@ def test_text_and_manifests_give_one_model(tmp_path, run_program):
     assert ArpaModel(outputs[0]).order == 3
 
 
-def test_characters_are_the_words_of_chinese(tmp_path, call_main):
-    from train_ngram import main
+def test_characters_are_the_words_of_chinese(tmp_path):
+    from train_ngram import train_ngram
 
     manifest = supervisions(tmp_path / "train.jsonl.gz", ["今天 天气", "天<unk>今"])
     output = tmp_path / "lm.arpa"
-    call_main(main, "--supervisions", manifest, "--unit", "char", "--output", output)
+    train_ngram(output, supervisions=[manifest], unit="char")
     found = {g[0] for g in ArpaModel(output).logs if len(g) == 1}
     assert found == {"<s>", "</s>", "今", "天", "气", "<unk>"}
 
 
 @pytest.mark.parametrize(
-    "name, options, message",
+    "names, order, message",
     [
-        ("words_test.txt", [], "words_test.txt is no training set"),
-        ("words.txt", ["--order", "0"], "--order must be at least 1, not 0"),
-        ("words.txt", ["--order", "9"], "no sentence is long enough"),
-        ("none.txt", [], "none.txt is missing"),
+        (["words_test.txt"], 3, "words_test.txt is no training set"),
+        (["words.txt"], 0, "--order must be at least 1, not 0"),
+        (["words.txt"], 9, "no sentence is long enough"),
+        (["none.txt"], 3, "none.txt is missing"),
+        ([], 3, "give either --supervisions or --text"),
     ],
 )
-def test_bad_input_leaves_no_model(tmp_path, call_main, name, options, message):
-    from train_ngram import main
+def test_bad_input_leaves_no_model(tmp_path, names, order, message):
+    from train_ngram import train_ngram
 
     for each in ("words.txt", "words_test.txt"):
         (tmp_path / each).write_text("A B\n")
     output = tmp_path / "lm.arpa"
     with pytest.raises(UserError, match=message):
-        call_main(main, "--text", tmp_path / name, "--output", output, *options)
+        train_ngram(output, text=[tmp_path / name for name in names], order=order)
     assert not output.exists()
 
 

@@ -252,3 +252,19 @@ def test_forced_prepare_keeps_nothing(recipe: Recipe) -> None:
     assert len(called) == stages
     assert {c.split()[0] for c in called if "--overwrite" in c} == overwriting
     assert recipe.run("prepare.sh").stdout.count("skipped") == stages
+
+
+def test_graph_of_words(recipe: Recipe) -> None:
+    """A recipe may add the stages for the searches with LG; the text is the training set's."""
+    corpus = recipe.dir.parts[-2]
+    script = recipe.dir / "prepare.sh"
+    lines = "lm_stage 8 --unit char\ngraph_stage 9 published.arpa.gz\ngraph_stage 9\n"
+    script.write_text(script.read_text() + lines)
+    done = recipe.run("prepare.sh", "--stage", "8", "--stop-stage", "9")
+    assert done.returncode == 0, done.stderr
+    assert recipe.called() == [
+        f"train_ngram.py --supervisions data/manifests/{corpus}_supervisions_train.jsonl.gz"
+        " --output data/lm/3-gram.arpa --unit char",
+        "compile_lg.py --arpa published.arpa.gz --lang-dir data/lang",
+        "compile_lg.py --arpa data/lm/3-gram.arpa --lang-dir data/lang",
+    ]
