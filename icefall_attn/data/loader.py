@@ -117,7 +117,10 @@ def eval_loader(
 
 
 class TrainLoader:
-    """Iterates over the batches of an epoch; a second pass gives the same again."""
+    """Iterates over the batches of an epoch; a second pass gives the same again.
+
+    ``len()`` is the number of batches.
+    """
 
     def __init__(
         self,
@@ -136,6 +139,9 @@ class TrainLoader:
         self._num_workers = cfg.num_workers
         plan = _train_plan(cfg, self.corpus, epoch, seed)
         self._plan = plan.take(np.s_[skip_batches:])
+
+    def __len__(self) -> int:
+        return len(self._plan.bounds)
 
     def __iter__(self) -> Iterator[Batch]:
         return _load(self._plan, self._dataset, self._num_workers)
