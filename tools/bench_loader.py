@@ -13,6 +13,7 @@ the training process.
 import argparse
 import gzip
 import json
+import multiprocessing
 import random
 import resource
 import tempfile
@@ -93,6 +94,8 @@ def make_manifest(directory: Path, count: int) -> Path:
 
 def measure(path: str, workers: int, skip: int, batches: int) -> Measured:
     """The loader of epoch 2, from a process's start on."""
+    # A process that was spawned would spawn its own too; those of training are forked.
+    multiprocessing.set_start_method("fork", force=True)
     cfg = DataConfig(train_cuts=[path], num_workers=workers)
     tokenizer = train_char([TEXT], keep_spaces=True)
     begin = time.perf_counter()
