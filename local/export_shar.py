@@ -16,7 +16,7 @@ import shutil
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import List
+from typing import Iterable, List
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ def main() -> None:
         "--format",
         choices=[name for names in FORMATS.values() for name in names],
         default="lilcom",
-        help="of features: lilcom (compressed, rounded to 1/32) or numpy (exact); of audio, for"
+        help="of features: lilcom (compressed, rounded to 1/32 once more) or numpy (exact); of audio, for"
         " training with data.on_the_fly: flac or wav",
     )
     parser.add_argument(
@@ -86,19 +86,23 @@ def export(paths: List[str], directory: Path, form: str, size: int, nj: int) -> 
     corpus.check_names()
     order = np.random.default_rng(0).permutation(len(corpus))
     directory.mkdir(parents=True)
-    starts = range(0, len(order), size)
+    parts = [order[start : start + size] for start in range(0, len(order), size)]
+    work = (corpus, directory, field, form)
+    if nj == 1:
+        _init(*work)
+        _follow(map(_write_shard, range(len(parts)), parts), len(parts))
+        return len(parts)
     # Processes that are spawned do not inherit torch's threads, which a fork can lock up.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(
-        min(nj, len(starts)), context, _init, (corpus, directory, field, form)
-    ) as executor:
-        parts = [order[start : start + size] for start in starts]
-        for done, _ in enumerate(
-            executor.map(_write_shard, range(len(parts)), parts), 1
-        ):
-            if done % 100 == 0:
-                logging.info("%d of %d shards", done, len(parts))
+    with ProcessPoolExecutor(min(nj, len(parts)), context, _init, work) as executor:
+        _follow(executor.map(_write_shard, range(len(parts)), parts), len(parts))
     return len(parts)
+
+
+def _follow(written: Iterable[None], count: int) -> None:
+    for done, _ in enumerate(written, 1):
+        if done % 100 == 0:
+            logging.info("%d of %d shards", done, count)
 
 
 def _init(*work) -> None:

@@ -149,11 +149,11 @@ def store_features(cuts: List[MonoCut], directory: Path, nj: int) -> List[MonoCu
             executor=executor if jobs > 1 else None,
             progress_bar=jobs == 1,
         )
-        stored = list(stored)
-    if len(stored) < len(cuts):  # lhotse leaves out what it cannot read
-        missing = {cut.id for cut in cuts} - {cut.id for cut in stored}
-        raise UserError(f"the audio of {min(missing)!r} cannot be read")
-    return stored
+        by_id = {cut.id: cut for cut in stored}
+    missing = sorted({cut.id for cut in cuts} - by_id.keys())
+    if missing:  # lhotse leaves out what it cannot read
+        raise UserError(f"the audio of {missing[0]!r} cannot be read")
+    return [by_id[cut.id] for cut in cuts]
 
 
 def _scan(directory: Path) -> Iterator[Recording]:

@@ -51,7 +51,8 @@ class SharCuts:
         for file in self._data:
             if not file.is_file():
                 raise UserError(f"{file} is missing; export the {field} to Shar")
-        arrays, _ = load_or_build(self.path / "cuts", self._cuts, self._build)
+        # Beside the directory: lhotse would take a file inside for data.
+        arrays, _ = load_or_build(self.path.resolve(), self._cuts, self._build)
         self.durations, self.keys = arrays["durations"], arrays["keys"]
         self._ends = arrays["ends"]
         self.num_shards = len(self._cuts)

@@ -1,0 +1,119 @@
+"""Noises and impulse responses: any directory, the official layouts, and training with them."""
+
+import numpy as np
+import pytest
+import soundfile
+from lhotse import load_manifest
+from prepare_noise import main, read_cuts
+
+from icefall_attn.data.acoustics import Noise, Rooms
+from icefall_attn.errors import UserError
+
+
+def write(path, seconds, rate=16000, channels=1):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(len(path.name))
+    samples = 0.1 * rng.standard_normal((round(seconds * rate), channels))
+    soundfile.write(path, samples.astype(np.float32), rate)
+
+
+@pytest.fixture
+def musan(tmp_path):
+    corpus = tmp_path / "musan"
+    write(corpus / "music/fma/music-fma-0000.wav", 24.0)
+    write(corpus / "noise/free-sound/noise-free-sound-0000.wav", 3.0)
+    write(corpus / "speech/us-gov/speech-us-gov-0000.flac", 9.0, rate=8000, channels=2)
+    (corpus / "music/fma/ANNOTATIONS").write_text("music-fma-0000 classical N\n")
+    return corpus
+
+
+def test_windows(musan):
+    cuts = read_cuts("noise", musan)
+    assert [(cut.id.split("/")[-1], cut.duration) for cut in cuts] == [
+        ("music-fma-0000.wav-0", 12.0),
+        ("music-fma-0000.wav-1", 12.0),
+        ("noise-free-sound-0000.wav", 3.0),
+        ("speech-us-gov-0000.flac", 9.0),
+    ]
+    audio = [cut.load_audio() for cut in cuts]
+    assert [a.shape for a in audio] == [(1, round(16000 * c.duration)) for c in cuts]
+    whole = soundfile.read(musan / "music/fma/music-fma-0000.wav")[0]
+    assert np.allclose(np.concatenate(audio[:2], axis=1)[0], whole, atol=1e-4)
+
+
+@pytest.mark.parametrize("nj", [1, 2])
+def test_features(call_main, musan, tmp_path, nj):
+    output = tmp_path / "fbank/musan_cuts.jsonl.gz"
+    where = ("--corpus-dir", musan, "--output", output)
+    options = ("--kind", "noise", *where, "--features")
+    call_main(main, *options, "--nj", nj)
+    cuts = list(load_manifest(output))
+    assert [cut.id for cut in cuts] == [cut.id for cut in read_cuts("noise", musan)]
+    for cut in cuts:
+        assert cut.load_features().shape == (round(100 * cut.duration), 80)
+    Noise([str(output)], (10.0, 20.0), 1.0, on_the_fly=False)
+    written = output.stat().st_mtime_ns
+    call_main(main, *options)
+    assert output.stat().st_mtime_ns == written
+    call_main(main, *options, "--overwrite", "--nj", 1)
+    assert output.stat().st_mtime_ns > written
+    assert sorted(path.name for path in output.parent.iterdir()) == [
+        ".index",
+        "musan_cuts.jsonl.gz",
+        "musan_cuts_feats",
+    ]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_official_impulse_responses(tmp_path, inside):
+    corpus = tmp_path / "RIRS_NOISES"
+    for room in ("small", "large"):
+        name = f"simulated_rirs/{room}room/Room001/Room001-00001.wav"
+        write(corpus / name, 0.5)
+    write(
+        corpus / "real_rirs_isotropic_noises/RVB2014_type1_rir_a.wav", 0.5, channels=8
+    )
+    write(corpus / "real_rirs_isotropic_noises/RVB2014_type1_noise_a.wav", 0.5)
+    write(corpus / "pointsource_noises/noise-free-sound-0000.wav", 0.5)
+    cuts = read_cuts("rir", corpus if inside else tmp_path)
+    assert sorted(cut.id for cut in cuts) == [
+        "RVB2014_type1_rir_a",
+        "large-Room001-00001",
+        "small-Room001-00001",
+    ]
+    assert all(cut.load_audio().shape == (1, 8000) for cut in cuts)
+
+
+def test_real_noises_and_rooms(call_main, real_noise, tmp_path):
+    for kind, count in (("noise", 8), ("rir", 4)):
+        output = tmp_path / f"{kind}.jsonl.gz"
+        call_main(
+            main, "--kind", kind, "--corpus-dir", real_noise / kind, "--output", output
+        )
+        assert len(load_manifest(output)) == count
+    Noise([str(tmp_path / "noise.jsonl.gz")], (10.0, 20.0), 1.0, on_the_fly=True)
+    Rooms([str(tmp_path / "rir.jsonl.gz")], 1.0)
+
+
+def test_what_does_not_fit(call_main, musan, tmp_path):
+    output = tmp_path / "out/cuts.jsonl.gz"
+
+    def call(*options, kind="noise", corpus=musan, to=output):
+        where = ("--kind", kind, "--corpus-dir", corpus, "--output", to)
+        call_main(main, *where, *options)
+
+    empty, damaged = tmp_path / "empty", tmp_path / "damaged"
+    empty.mkdir(), damaged.mkdir()
+    (damaged / "a.wav").write_bytes(b"RIFF no audio")
+    for options, given, message in (
+        (("--nj", 0), {}, "--nj is 0"),
+        (("--features",), {"kind": "rir"}, "--features is for noises"),
+        ((), {"to": tmp_path / "cuts.json"}, "end in .jsonl.gz"),
+        ((), {"corpus": tmp_path / "gone"}, "gone is no directory"),
+        ((), {"corpus": empty}, "has no wav or flac file"),
+        ((), {"corpus": damaged}, "a.wav cannot be read as audio"),
+        (("--download",), {"corpus": tmp_path / "gone"}, "makes a directory musan"),
+    ):
+        with pytest.raises(UserError, match=message):
+            call(*options, **given)
+    assert not output.parent.exists()
