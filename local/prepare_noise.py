@@ -105,10 +105,15 @@ def download(kind: str, corpus_dir: Path) -> None:
         raise UserError(f"--download makes a directory {name}, not {corpus_dir.name}")
     if corpus_dir.is_dir():
         return
+    # The archive stays in it until all is unpacked, so that an interrupted download goes on.
+    temporary = corpus_dir.with_name(f".{name}.download")
+    shutil.rmtree(temporary / name, ignore_errors=True)
     try:
-        fetch(corpus_dir.parent)
-    except Exception as error:  # of the network, the archive or the disk
-        raise UserError(f"cannot download {name} into {corpus_dir.parent}: {error}")
+        fetch(temporary)
+    except Exception as error:  # of the network or the archive
+        raise UserError(f"cannot download {name} into {temporary}: {error}")
+    os.replace(temporary / name, corpus_dir)
+    shutil.rmtree(temporary)
 
 
 def read_cuts(kind: str, corpus_dir: Path) -> List[MonoCut]:

@@ -1,6 +1,13 @@
 """Noises and impulse responses: any directory, the official layouts, and training with them."""
 
+import functools
+import http.server
+import io
+import tarfile
+import threading
+
 import numpy as np
+import prepare_noise
 import pytest
 import soundfile
 from lhotse import load_manifest
@@ -93,6 +100,53 @@ def test_real_noises_and_rooms(call_main, real_noise, tmp_path):
         assert len(load_manifest(output)) == count
     Noise([str(tmp_path / "noise.jsonl.gz")], (10.0, 20.0), 1.0, on_the_fly=True)
     Rooms([str(tmp_path / "rir.jsonl.gz")], 1.0)
+
+
+@pytest.fixture
+def server(musan, tmp_path):
+    """Address of an archive of the noises; its first delivery is cut short."""
+    content, sent = io.BytesIO(), []
+    with tarfile.open(fileobj=content, mode="w:gz") as tar:
+        tar.add(musan, "musan")
+    content = content.getvalue()
+
+    class Server(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            first = int(self.headers["Range"].split("=")[1].split("-")[0])
+            self.send_response(206 if first else 200)
+            self.send_header("Content-Length", str(len(content) - first))
+            self.end_headers()
+            end = len(content) if sent else len(content) // 2
+            sent.append(first)
+            self.wfile.write(content[first:end])
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as httpd:
+        threading.Thread(target=httpd.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{httpd.server_port}/musan.tar.gz", sent
+        httpd.shutdown()
+
+
+def test_download_goes_on_and_is_there_when_whole(
+    call_main, server, musan, tmp_path, monkeypatch
+):
+    url, sent = server
+    fetch = functools.partial(prepare_noise.download_musan, url=url)
+    monkeypatch.setitem(prepare_noise.DOWNLOADS, "noise", ("musan", fetch))
+    corpus, output = tmp_path / "dl/musan", tmp_path / "cuts.jsonl.gz"
+    options = ("--kind", "noise", "--corpus-dir", corpus, "--output", output)
+    with pytest.raises(UserError, match="cannot download musan"):
+        call_main(main, *options, "--download")
+    assert not corpus.exists() and not output.exists()
+    call_main(main, *options, "--download")
+    assert [path.name for path in corpus.parent.iterdir()] == ["musan"]
+    assert sent[0] == 0 and sent[1] > 0
+    assert len(load_manifest(output)) == 4
+    # And now it is there.
+    call_main(main, *options, "--download", "--overwrite")
+    assert len(sent) == 2
 
 
 def test_what_does_not_fit(call_main, musan, tmp_path):

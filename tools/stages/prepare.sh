@@ -6,6 +6,7 @@
 #   parse_preparation "$@"
 #   run_stage 1 manifests ...             # the recipe's own: data/manifests/CORPUS_{recordings,supervisions}_PART
 #   features_stage 2; tokens_stage 3; validate_stage 4; statistics_stage 5
+#   musan_stage 6; rir_stage 7   # noise and rooms, from or into $dl_dir, an option of the recipe
 . "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
 shared=../../../local # programs that several recipes use
@@ -46,6 +47,18 @@ validate_stage() {
 
 statistics_stage() {
   run_stage "$1" statistics describe --cuts "${cuts[@]}" --lang-dir data/lang
+}
+
+# For --data.noise_cuts [data/fbank/musan_cuts.jsonl.gz]
+musan_stage() {
+  run_stage "$1" musan python "$shared/prepare_noise.py" --kind noise --corpus-dir "$dl_dir/musan" --download \
+    --features --output data/fbank/musan_cuts.jsonl.gz --nj "$nj" "${overwrite[@]}"
+}
+
+# For --data.rir_cuts [data/fbank/rir_cuts.jsonl.gz], which needs --data.on_the_fly true
+rir_stage() {
+  run_stage "$1" rir python "$shared/prepare_noise.py" --kind rir --corpus-dir "$dl_dir/RIRS_NOISES" --download \
+    --output data/fbank/rir_cuts.jsonl.gz --nj "$nj" "${overwrite[@]}"
 }
 
 describe() {
