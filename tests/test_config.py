@@ -118,16 +118,44 @@ def test_files_of_the_recipes_are_sound(path):
     assert config.data.train_cuts and config.data.valid_cuts
 
 
-def test_the_seed_configuration_is_the_sources_model():
+# Tokens, and parameters in millions of encoder, predictor and joiner in the paper's sizes.
+SOURCES = {
+    "aishell/ASR/conf/prob_sparse.yaml": (4231, 30.20),
+    "librispeech/ASR/conf/prob_sparse.yaml": (5001, 30.79),
+}
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_configurations_of_the_prob_sparse_paper(path):
     """16 x 256, FF 1024, 4 heads, kernel 3, absolute positions, LSTM 256, joint 512, 83 features."""
-    config = parse(RunConfig, ["--config", str(ROOT / "egs/an4/ASR/conf/seed.yaml")])
+    config = parse(RunConfig, ["--config", str(ROOT / "egs" / path)])
     config.model.encoder.feature_dim = 83
-    config.model.vocab_size = 4231
+    config.model.vocab_size, millions = SOURCES[path]
     model = Transducer(config.model)
     parts = [model.encoder, model.predictor, model.joiner]
     total = sum(p.numel() for part in parts for p in part.parameters())
-    assert round(total / 1e6, 2) == 30.20
+    assert round(total / 1e6, 2) == millions
     assert (
         config.optim.rate(config.optim.warm_steps, 0) == 1e-3
         and config.optim.clip_norm == 5.0
     )
+
+
+def test_configuration_of_the_lmec_paper():
+    """12 x 256, 4 heads, kernel 15, gated feed-forward of 2/3 x 2048, AdamW 1e-3, warm-up 10000, cosine."""
+    path = ROOT / "egs/librispeech/ASR/conf/lmec.yaml"
+    config = parse(RunConfig, ["--config", str(path)])
+    config.model.vocab_size = 5000
+    blocks = Transducer(config.model).encoder.blocks
+    d, h, k = 256, 1365, 15
+    norm = 2 * d
+    gated = norm + 2 * (d * h + h) + h * d + d
+    attention = norm + 4 * (d * d + d) + 2000 * (d // 4)
+    convolution = norm + 2 * (d * d + d) + d * k + d + norm + d * d + d
+    assert sum(p.numel() for p in blocks[0].parameters()) == (
+        2 * gated + attention + convolution + norm
+    )
+    assert len(blocks) == 12
+    rate = config.optim.rate
+    assert rate(10000, config.train.max_steps) == 1e-3
+    assert rate(config.train.max_steps, config.train.max_steps) < 1e-8

@@ -47,6 +47,18 @@ use_environment() {
   export PYTHONUNBUFFERED=1 # what a program prints is in its log at once
 }
 
+# inventory_of CONFIG OPTIONS...: the tokens.txt that a training uses, by its config or by --data.lang_dir
+inventory_of() {
+  local lang_dir word last=""
+  lang_dir=$(sed -n 's/^  lang_dir: *\([^ #]*\).*/\1/p' "$1")
+  for word in "${@:2}"; do
+    [ "$last" != --data.lang_dir ] || lang_dir=$word
+    [[ $word != --data.lang_dir=* ]] || lang_dir=${word#*=}
+    last=$word
+  done
+  echo "${lang_dir:-data/lang}/tokens.txt"
+}
+
 # ---- stages --------------------------------------------------------------------------------------
 inputs="" before=none # what the marker of the next stage has to remember
 

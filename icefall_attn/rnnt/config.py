@@ -55,6 +55,11 @@ class LossConfig:
                 raise ValueError(
                     f"loss.{name} must not be negative, but is {getattr(self, name)}"
                 )
+        if self.lm_scale + self.am_scale > 1:
+            raise ValueError(
+                f"loss.lm_scale={self.lm_scale} and loss.am_scale={self.am_scale} are shares, so "
+                "that they must not add up to more than 1"
+            )
         if self.rnnt_type not in ("regular", "modified", "constrained"):
             raise ValueError(
                 "loss.rnnt_type must be 'regular', 'modified' or 'constrained', "

@@ -25,7 +25,7 @@ def join_cells(
     at most the sum of their gradients times the largest norm of a cell's Jacobian.
 
     Args:
-      encoder: ``(B, T', J)`` projected encoder output.
+      encoder: ``(B, T', J)`` projected encoder output, float32 or float64 like all the others.
       predictor: ``(B, U + 1, J)`` projected predictor output.
       weight: ``(V, J)`` of the output layer.
       bias: ``(V,)``.
@@ -34,8 +34,8 @@ def join_cells(
       negligible: see above.
 
     Returns:
-      Two ``(B, T', R)`` tensors, at least float32: blank, next label (that of the last position is
-      meaningless and must not be used).
+      Two ``(B, T', R)`` tensors: blank, next label (that of the last position is meaningless and
+      must not be used).
     """
     return _JoinCells.apply(
         encoder, predictor, weight, bias, labels, ranges, negligible
@@ -48,12 +48,11 @@ class _JoinCells(torch.autograd.Function):
         frame, position, label = _cells(encoder, predictor, labels, ranges)
         enc, pred = encoder.flatten(0, 1), predictor.flatten(0, 1)
         count = frame.numel()
-        dtype = torch.promote_types(enc.dtype, torch.float32)
-        blank_out = torch.empty(count, dtype=dtype, device=enc.device)
+        blank_out = torch.empty(count, dtype=enc.dtype, device=enc.device)
         label_out, norm = torch.empty_like(blank_out), torch.empty_like(blank_out)
         for part in _chunks(count, weight.size(0)):
             hidden = torch.tanh(enc[frame[part]] + pred[position[part]])
-            logits = torch.addmm(bias, hidden, weight.t()).to(norm.dtype)
+            logits = torch.addmm(bias, hidden, weight.t())
             norm[part] = logits.logsumexp(1)
             blank_out[part] = logits[:, 0] - norm[part]
             label_out[part] = (
@@ -70,19 +69,19 @@ class _JoinCells(torch.autograd.Function):
         enc, pred = encoder.flatten(0, 1), predictor.flatten(0, 1)
         grad_blank, grad_label = grad_blank.flatten(), grad_label.flatten()
         size = grad_blank.abs() + grad_label.abs()
-        cells = (size > ctx.negligible * size.max()).nonzero().squeeze(1)
+        # written so that a gradient that is not a number leaves nothing out
+        cells = (~(size <= ctx.negligible * size.max())).nonzero().squeeze(1)
         grad_enc, grad_pred = torch.zeros_like(enc), torch.zeros_like(pred)
         grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         for part in _chunks(cells.numel(), weight.size(0)):
             cell = cells[part]
             at, after = frame[cell], position[cell]
             hidden = torch.tanh(enc[at] + pred[after])
-            logits = torch.addmm(bias, hidden, weight.t()).to(norm.dtype)
+            logits = torch.addmm(bias, hidden, weight.t())
             blank, other = grad_blank[cell], grad_label[cell]
             grad = logits.sub_(norm[cell, None]).exp_().mul_(-(blank + other)[:, None])
             grad[:, 0] += blank
             grad.scatter_add_(1, label[cell, None], other[:, None])
-            grad = grad.to(weight.dtype)
             grad_weight.addmm_(grad.t(), hidden)
             grad_bias += grad.sum(0)
             inner = (grad @ weight).mul_(1 - hidden * hidden)

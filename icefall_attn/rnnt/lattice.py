@@ -61,7 +61,6 @@ def total_score(
     label_lengths: Tensor,
     lengths: Tensor,
     backend: str,
-    fast_emit: float = 0.0,
 ) -> Tensor:
     """Log of the summed probability of all alignments, ``(B,)``, differentiable.
 
@@ -71,11 +70,8 @@ def total_score(
       label_lengths: ``(B,)`` labels of each utterance, 0 allowed.
       lengths: ``(B,)`` frames of each utterance.
       backend: ``k2`` or ``torch``. Torch works in float64 inside.
-      fast_emit: the gradient of label arcs is multiplied by 1 + this (Yu et al. 2021, "FastEmit",
-        eq. 12); the value stays.
     """
-    total, px_grad, py_grad = occupation(px, py, label_lengths, lengths, backend)
-    return _Known.apply(total, px, py, (1.0 + fast_emit) * px_grad, py_grad)
+    return score_and_occupation(px, py, label_lengths, lengths, backend)[0]
 
 
 def score_and_occupation(

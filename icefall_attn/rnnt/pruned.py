@@ -8,7 +8,12 @@ from typing import Tuple
 import torch
 from torch import Tensor, nn
 
-from icefall_attn.rnnt.arcs import close, pruned_arcs, smoothed_arcs
+from icefall_attn.rnnt.arcs import (
+    close,
+    pruned_arcs,
+    raise_gradient,
+    smoothed_arcs,
+)
 from icefall_attn.rnnt.config import LossConfig
 from icefall_attn.rnnt.joined import join_cells
 from icefall_attn.rnnt.lattice import choose_backend, score_and_occupation, total_score
@@ -41,8 +46,8 @@ def pruned_transducer_loss(
       config: the options.
 
     Returns:
-      Both losses per utterance, ``(B,)`` float32 in nats; infinite where no alignment exists. The
-      lattice is in float32 whatever autocast says.
+      Both losses per utterance, ``(B,)`` in nats; infinite where no alignment exists. All of it is
+      computed in float32 whatever autocast says.
     """
     backend = choose_backend(config.backend, encoder.device.type)
     labels = _clean(labels, label_lengths)
@@ -50,19 +55,15 @@ def pruned_transducer_loss(
         simple, ranges = simple_loss(
             simple_encoder, simple_predictor, labels, label_lengths, lengths, config
         )
-    blank, label = join_cells(
-        encoder,
-        predictor,
-        output.weight,
-        output.bias,
-        labels,
-        ranges,
-        config.negligible,
-    )
-    with torch.autocast(encoder.device.type, enabled=False):
+        blank, label = join_cells(
+            *map(_at_least_float32, (encoder, predictor, output.weight, output.bias)),
+            labels,
+            ranges,
+            config.negligible,
+        )
         px, py = pruned_arcs(blank, label, ranges, predictor.size(1))
-        px, py = close(px, py, lengths, config)
-        score = total_score(px, py, label_lengths, lengths, backend, config.fast_emit)
+        px, py = close(raise_gradient(px, config.fast_emit), py, lengths, config)
+        score = total_score(px, py, label_lengths, lengths, backend)
     return simple, -score
 
 
@@ -100,9 +101,13 @@ def full_loss(
     py = log_probs[..., 0].transpose(1, 2)
     index = labels[:, None, :, None].expand(-1, log_probs.size(1), -1, 1)
     px = log_probs[:, :, :-1].gather(3, index).squeeze(3).transpose(1, 2)
-    px, py = close(px, py, lengths, config)
+    px, py = close(raise_gradient(px, config.fast_emit), py, lengths, config)
     backend = choose_backend(config.backend, logits.device.type)
-    return -total_score(px, py, label_lengths, lengths, backend, config.fast_emit)
+    return -total_score(px, py, label_lengths, lengths, backend)
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _clean(labels: Tensor, label_lengths: Tensor) -> Tensor:

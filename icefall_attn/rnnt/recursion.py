@@ -89,7 +89,11 @@ def _in_time(x: Tensor, width: int, time_free: bool) -> Tensor:
 def by_labels(
     px: Tensor, py: Tensor, label_lengths: Tensor, lengths: Tensor
 ) -> Tuple[Tensor, Tensor, Tensor]:
-    """Label by label, a few operations on ``(2 B, T' + 1)`` for each: U steps, few kernels for a GPU."""
+    """Label by label, three operations on ``(2 B, T' + 1)`` for each, none of which waits for the host.
+
+    For a GPU: 3 U kernels in a row and a few more, fewer than one for each of T' + U diagonals as
+    long as there are twice as many frames as labels.
+    """
     batch, rows, frames = py.shape
     time_free = px.size(2) > frames
     px, py = px.double(), py.double()
@@ -100,7 +104,7 @@ def by_labels(
     alpha, beta = _rows(
         torch.cat((px, px.flip(1, 2))),
         torch.cat((py, waiting.flip(1, 2))),
-        torch.where(s[:, None] == first, 0.0, FLOOR),
+        first,
         time_free,
     ).chunk(2)
     beta = beta.flip(1, 2)
@@ -113,7 +117,7 @@ def by_labels(
 
 
 def _rows(px: Tensor, py: Tensor, first: Tensor, time_free: bool) -> Tensor:
-    """Forward scores ``alpha[b, s, t]`` from ``first[s, b]`` for t = 0.
+    """Forward scores ``alpha[b, s, t]`` from row ``first[b]``, t = 0.
 
     Along a row of t, ``alpha[t] = logadd(enter[t], alpha[t - 1] + py[t - 1])``, whose solution is a
     cumulative sum: ``alpha[t] = c[t] + log sum_{k <= t} exp(enter[k] - c[k])``, c the sum of py
@@ -122,13 +126,18 @@ def _rows(px: Tensor, py: Tensor, first: Tensor, time_free: bool) -> Tensor:
     batch, rows, frames = py.shape
     alpha = py.new_zeros(rows, batch, frames + 1)
     torch.cumsum(py.transpose(0, 1), 2, out=alpha[:, :, 1:])
-    alpha[0] += first[0, :, None]
-    for s in range(1, rows):
-        before, c, label = alpha[s - 1], alpha[s], px[:, s - 1]
-        if time_free:
-            enter = before + label
-            enter[:, 0].clamp_(min=first[s])
-        else:
-            enter = torch.cat((first[s, :, None], before[:, :-1] + label), dim=1)
-        c.add_(torch.logcumsumexp(enter.sub_(c), dim=1))
+    enter, px = alpha.neg(), px.transpose(0, 1)  # -c, with what enters added to it
+    s = torch.arange(rows, device=py.device)[:, None]
+    if time_free:
+        sources, places = alpha, enter
+        places[1:] += px
+        places[1:, :, 0].masked_fill_(s[1:] <= first, 0.0)  # up to its row for nothing
+    else:
+        sources, places = alpha[:, :, :-1], enter[:, :, 1:]
+        places[1:] += px
+        enter[:, :, 0] = torch.where(s == first, 0.0, FLOOR)
+        alpha[0] += enter[0, :, :1]
+    for source, place, row, c in zip(sources, places[1:], enter[1:], alpha[1:]):
+        place.add_(source)
+        c.add_(torch.logcumsumexp(row, dim=1))
     return alpha.transpose(0, 1)

@@ -12,10 +12,12 @@ ROOT = Path(__file__).parents[2]
 LOCAL = ROOT / "local"
 AN4 = ROOT / "egs/an4/ASR/local"
 DIGITS = ROOT / "egs/digits/ASR/local"
+LIBRISPEECH = ROOT / "egs/librispeech/ASR/local"
+AISHELL = ROOT / "egs/aishell/ASR/local"
 DATA = Path(os.environ.get("ICEFALL_ATTN_DATA", ROOT.parent / "shared/data"))
 
 # As a program finds the modules beside it.
-sys.path[:0] = [str(LOCAL), str(AN4), str(DIGITS)]
+sys.path[:0] = map(str, (LOCAL, AN4, DIGITS, LIBRISPEECH, AISHELL))
 
 
 @pytest.fixture(scope="session")

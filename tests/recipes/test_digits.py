@@ -2,8 +2,6 @@
 
 import ast
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +15,6 @@ pytestmark = pytest.mark.skipif(
     bool(why_no_k2()), reason=f"graph search: {why_no_k2()}"
 )
 
-ROOT = Path(__file__).parents[2]
 METHODS = ["greedy_search", "modified_beam_search", "fast_beam_search"]
 SMALL = """
 --model.encoder.dim=16 --model.encoder.num_layers=1 --model.encoder.feed_forward_dim=32
@@ -27,35 +24,9 @@ SMALL = """
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory):
-    """A copy of the scripts in a directory with a space in its name."""
-    directory = tmp_path_factory.mktemp("clone") / "my copy"
-    for part in ("egs", "local", "tools"):
-        skip = shutil.ignore_patterns("data", "exp*", "__pycache__", "download")
-        shutil.copytree(ROOT / part, directory / part, ignore=skip)
-    return directory
-
-
-def run(checkout, script, *options):
-    programs = Path(sys.executable).parent
-    return subprocess.run(
-        [
-            str(checkout / "egs/digits/ASR" / script),
-            "--python",
-            sys.executable,
-            *options,
-        ],
-        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-
-
-@pytest.fixture(scope="module")
-def first_run(checkout):
+def first_run(run):
     sizes = ["--train-size", "60", "--dev-size", "8", "--test-size", "8", "--avg", "1"]
-    return run(checkout, "run.sh", *sizes, "--", *SMALL.split())
+    return run("digits", "run.sh", *sizes, "--", *SMALL.split())
 
 
 def words_wrong(ref, hyp):
@@ -108,9 +79,9 @@ def test_reports_agree_with_each_other(first_run, checkout, method):
         assert entry["hyps"][0]["text"].split() == pairs["hyp"][entry["id"]]
 
 
-def test_the_second_run_does_nothing_again(first_run, checkout):
+def test_the_second_run_does_nothing_again(first_run, run):
     sizes = ["--train-size", "60", "--dev-size", "8", "--test-size", "8", "--avg", "1"]
-    again = run(checkout, "run.sh", *sizes, "--", *SMALL.split())
+    again = run("digits", "run.sh", *sizes, "--", *SMALL.split())
     assert again.returncode == 0
     stages = [
         line
@@ -138,13 +109,13 @@ def test_a_trained_model_transcribes_a_file(first_run, checkout):
     assert done.stdout.startswith(f"{audio}\t")
 
 
-def test_mechanisms_are_compared_in_pieces(first_run, checkout):
+def test_mechanisms_are_compared_in_pieces(first_run, checkout, run):
     """Two variants, one of which starts from the other; the second call adds to the first one's table."""
     options = ["--avg", "1", "--max-steps", "12", "--methods", "greedy_search"]
     tiny = [word for word in SMALL.split() if "max_steps" not in word]
-    first = run(checkout, "compare.sh", "--names", "full", *options, "--", *tiny)
+    first = run("digits", "compare.sh", "--names", "full", *options, "--", *tiny)
     assert first.returncode == 0, first.stdout + first.stderr
-    second = run(checkout, "compare.sh", "--names", "full E1", *options, "--", *tiny)
+    second = run("digits", "compare.sh", "--names", "full E1", *options, "--", *tiny)
     assert second.returncode == 0, second.stdout + second.stderr
     assert second.stdout.count("done before, skipped") == 2
     results = checkout / "egs/digits/ASR/results"

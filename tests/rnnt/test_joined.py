@@ -3,8 +3,9 @@
 import pytest
 import torch
 from rnnt.loss_inputs import Inputs, close, grads
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from icefall_attn.rnnt.joined import join_cells
+from icefall_attn.rnnt.joined import CHUNK, join_cells
 
 
 @pytest.mark.parametrize("negligible", [1e-3, 1e-2, 0.1])
@@ -67,3 +68,44 @@ def test_joined_cells_are_the_joiner_itself(monkeypatch):
     weight = torch.randn(2, 4, 12, 3)
     sums = [(weight[0] * pair[0] + weight[1] * pair[1]).sum() for pair in (got, wanted)]
     close(grads(sums[0], inputs.tensors[2:]), grads(sums[1], inputs.tensors[2:]))
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the largest tensor that any operation makes."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for each in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(each, torch.Tensor):
+                self.numel = max(self.numel, each.numel())
+        return result
+
+
+def test_neither_logits_nor_their_gradient_ever_exist_whole():
+    inputs = Inputs(counts=(40, 30), lengths=(200, 150), vocab=3000)
+    with Largest() as largest:
+        simple, pruned = inputs.losses(prune_range=5)
+        torch.autograd.grad((simple + pruned).sum(), inputs.tensors)
+    logits = 2 * 200 * 5 * 3000
+    assert largest.numel <= 2 * 200 * 3000 + CHUNK < logits / 1.5
+
+
+def test_a_gradient_that_is_not_a_number_hides_no_other():
+    inputs = Inputs()
+    ranges = torch.randint(0, 8, (4, 12, 3))
+    pair = join_cells(
+        inputs.encoder,
+        inputs.predictor,
+        inputs.output.weight,
+        inputs.output.bias,
+        inputs.labels,
+        ranges,
+        1e-3,
+    )
+    weight = torch.ones(4, 12, 3)
+    weight[0, 0, 0] = float("nan")
+    (grad,) = torch.autograd.grad((weight * pair[0]).sum(), inputs.encoder)
+    assert grad[0, 0].isnan().all()
+    assert torch.isfinite(grad[1:]).all() and grad[1:].abs().sum() > 0.1

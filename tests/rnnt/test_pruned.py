@@ -7,7 +7,7 @@ import torch
 from rnnt.loss_inputs import BACKENDS, Inputs, close, grads
 from torch import nn
 
-from icefall_attn.rnnt import lattice
+from icefall_attn.rnnt import arcs, lattice
 from icefall_attn.rnnt.config import LossConfig
 from icefall_attn.rnnt.pruned import full_loss, simple_loss
 from icefall_attn.rnnt.ranges import covering_range
@@ -100,9 +100,12 @@ def test_nothing_depends_on_padding_or_order(backend, options):
     if (
         "am_scale" not in options
     ):  # that one mixes in a mean over the batch, by definition
+        found = []
         for index in range(4):
             alone = inputs.row(index).losses(backend=backend, prune_range=5, **options)
             close([loss[index] for loss in together], [loss[0] for loss in alone])
+            found.append(grads(sum(alone), inputs.tensors))
+        close(grads(sum(together), inputs.tensors), [sum(g) for g in zip(*found)])
     order = torch.tensor([2, 0, 3, 1])
     for name in ("am", "lm", "encoder", "predictor", "labels", "counts", "lengths"):
         setattr(inputs, name, getattr(inputs, name)[order])
@@ -160,7 +163,9 @@ def test_equals_k2s_five_functions(backend, rnnt_type, penalty):
     close(simple, k2_simple, rtol=1e-5)
     close(pruned, k2_pruned, rtol=1e-5)
     tensors = inputs.tensors
-    close(grads(simple + pruned, tensors), grads(k2_simple + k2_pruned, tensors))
+    ours = grads(simple + pruned, tensors)
+    for one, other in zip(ours, grads(k2_simple + k2_pruned, tensors)):
+        assert (one - other).norm() <= 1e-5 * other.norm()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -238,14 +243,62 @@ def test_delay_penalty_is_its_definition(backend):
         )
 
 
-def test_float32_inside_autocast():
+@pytest.mark.parametrize("rnnt_type", TYPES)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fast_emit_raises_the_gradient_of_labels_alone(backend, rnnt_type):
+    """The value stays; a label's log-probability, wherever it stands, gets 1 + share as much."""
+    inputs = Inputs(counts=(3, 2), lengths=(6, 4))
+    batch, frames, positions, vocab = 2, 6, 4, 9
+    log_probs = torch.randn(batch, frames, positions, vocab).log_softmax(3)
+    log_probs.requires_grad_()
+    # log-probabilities are their own logits; labels differ from blank, so they can be told apart
+    found = []
+    for share in (0.0, 0.5):
+        config = LossConfig(backend=backend, rnnt_type=rnnt_type, fast_emit=share)
+        px = log_probs[:, :, :-1].gather(
+            3, inputs.labels[:, None, :, None].expand(-1, frames, -1, 1)
+        )
+        px, py = px.squeeze(3).transpose(1, 2), log_probs[..., 0].transpose(1, 2)
+        px, py = arcs.close(arcs.raise_gradient(px, share), py, inputs.lengths, config)
+        total = lattice.total_score(px, py, inputs.counts, inputs.lengths, backend)
+        found.append((total, torch.autograd.grad(total.sum(), log_probs)[0]))
+    (plain_total, plain), (total, raised) = found
+    assert torch.equal(plain_total, total)
+    close(raised[..., 0], plain[..., 0])
+    close(raised[..., 1:], 1.5 * plain[..., 1:])
+    assert plain[..., 1:].abs().sum() > 1
+
+
+def test_fast_emit_reaches_the_losses():
     inputs = Inputs()
-    expected = inputs.losses()
+    plain, raised = (inputs.losses(fast_emit=share)[1] for share in (0.0, 0.5))
+    assert torch.equal(plain, raised)
+    bias = inputs.output.bias
+    before, after = (grads(loss, [bias])[0] for loss in (plain, raised))
+    # a frame's blank leaves it once, so labels alone have more to say
+    assert (after - before).norm() > 0.01 * before.norm()
+    before, after = (
+        grads(inputs.full(fast_emit=share), [bias])[0] for share in (0.0, 0.5)
+    )
+    assert (after - before).norm() > 0.01 * before.norm()
+
+
+def test_float32_inside_autocast():
+    """With what an autocast model hands over: bfloat16 inputs and float32 weights."""
+    inputs = Inputs()
+    for name in ("am", "lm", "encoder", "predictor"):
+        rounded = getattr(inputs, name).detach().bfloat16().requires_grad_()
+        setattr(inputs, name, rounded)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         got = inputs.losses()
+    found = grads(sum(got), inputs.tensors)
+    for name in ("am", "lm", "encoder", "predictor"):
+        setattr(inputs, name, getattr(inputs, name).detach().float().requires_grad_())
+    expected = inputs.losses()
     assert got[0].dtype == got[1].dtype == torch.float32
-    close(got[0], expected[0], rtol=1e-6)  # the lattice knows nothing of autocast
-    close(got[1], expected[1], rtol=2e-2, atol=2e-2)  # the joiner does
+    close(got, expected, rtol=1e-6)
+    for one, other in zip(found, grads(sum(expected), inputs.tensors)):
+        close(one.float(), other, rtol=1e-2, atol=1e-3)  # handed back in bfloat16
 
 
 def test_scales_over_time():

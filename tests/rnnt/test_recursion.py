@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from torch.nn.functional import pad
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from icefall_attn.rnnt.recursion import FLOOR, by_labels, by_steps
 
@@ -92,3 +93,23 @@ def test_both_orders_agree(labels, time_free):
     torch.testing.assert_close(one[alive], other[alive])
     for x, y in zip(ones, others):
         torch.testing.assert_close(x[alive].exp(), y[alive].exp())
+
+
+@pytest.mark.parametrize("time_free", [True, False])
+def test_label_by_label_takes_few_operations(time_free):
+    """On a GPU each is a kernel: fewer than one for every diagonal of the lattice."""
+    labels, frames = 100, 250
+    px, py = lattice(2, labels, frames, time_free)
+    sizes = torch.tensor([labels] * 2), torch.tensor([frames] * 2)
+    views = ("select", "slice", "transpose", "unbind", "view", "as_strided", "alias")
+
+    class Count(TorchDispatchMode):
+        kernels = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            self.kernels += not any(view in str(function) for view in views)
+            return function(*args, **(kwargs or {}))
+
+    with Count() as count:
+        by_labels(px, py, *sizes)
+    assert 2 * labels < count.kernels < frames + labels

@@ -21,7 +21,7 @@ pass_on "options of icefall-attn-train, for all variants"
 parse_options "$@"
 
 work_dir=$exp_dir
-needs "run ./prepare.sh first" "$config" data/lang/tokens.txt data/fbank/"${corpus}"_cuts_{train,dev}.jsonl.gz
+needs "run ./prepare.sh first" "$config" "$(inventory_of "$config" "${extra[@]}")" data/fbank/"${corpus}"_cuts_{train,dev}.jsonl.gz
 
 declare -A options_of
 all=()
@@ -60,7 +60,7 @@ train_and_decode() { # train_and_decode NAME SEED
   each_stage "$1-$2-train" icefall-attn-train --config "$config" --exp-dir "$exp" --train.seed "$2" \
     --train.max_steps "$max_steps" "${words[@]}" "${extra[@]}"
   for method in $methods; do
-    each_stage "$1-$2-$method" icefall-attn-decode --exp-dir "$exp" --avg "$avg" --cuts "${cuts[@]}" \
+    each_stage "$1-$2-$method" icefall-attn-decode --exp-dir "$exp" --avg "$avg" --cuts "${cuts[@]}" --unit "${unit:-word}" \
       --search.method "$method"
   done
 }

@@ -1,52 +1,60 @@
-# Sourced by a recipe's prepare.sh, which sets corpus, the prefix of its files, and parts, such as "train dev test".
-# It has the options and stages that recipes share:
+# Sourced by a recipe's prepare.sh, which sets corpus, the prefix of its files, and sets, such as "train dev test".
+# It has the options and stages that recipes share; those that run.sh hands on stand in the recipe's local/options.sh.
 #
-#   preparation_options 6 100 "0.9 1.1"   # the last stage, default size of a BPE vocabulary, default speeds
-#   option ...                            # the recipe's own
+#   preparation_options 6 "0.9 1.1"       # the last stage, default speeds
+#   token_options 100                     # where the kind of tokens can be chosen: default size of a BPE vocabulary
 #   parse_preparation "$@"
-#   run_stage 1 manifests ...             # the recipe's own: data/manifests/CORPUS_{recordings,supervisions}_PART
+#   run_stage 1 manifests ...             # the recipe's own: data/manifests/CORPUS_{recordings,supervisions}_SET
 #   features_stage 2; tokens_stage 3; validate_stage 4; statistics_stage 5
 #   musan_stage 6; rir_stage 7   # noise and rooms, from or into $dl_dir, an option of the recipe
 . "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
 shared=../../../local # programs that several recipes use
 work_dir=data
+lang_dir=data/lang
 
 preparation_options() {
   common_options "$1"
   option nj count "$(usable_cores)" "parallel jobs"
+  . local/options.sh
+  option speeds numbers "$2" "speeds at which the training speech is used once more"
+}
+
+token_options() {
   option token-kind one:char\|bpe char "kind of tokens"
-  option vocab-size count "$2" "number of tokens, for bpe"
-  option speeds numbers "$3" "speeds at which the training speech is used once more"
+  option vocab-size count "$1" "number of tokens, for bpe"
 }
 
 parse_preparation() {
-  local part
   parse_options "$@"
-  cuts=() perturb=() overwrite=() vocab=()
-  for part in $parts; do cuts+=("data/fbank/${corpus}_cuts_$part.jsonl.gz"); done
+  perturb=() overwrite=()
   [ -z "$speeds" ] || perturb=(--perturb train --speeds $speeds)
   [ "$force" = false ] || overwrite=(--overwrite)
-  [ "$token_kind" = char ] || vocab=(--vocab-size "$vocab_size")
 }
 
 features_stage() {
   run_stage "$1" features python "$shared/compute_fbank.py" --manifest-dir data/manifests --prefix "$corpus" \
-    --parts $parts "${perturb[@]}" --output-dir data/fbank --nj "$nj" "${overwrite[@]}"
+    --parts $sets "${perturb[@]}" --output-dir data/fbank --nj "$nj" "${overwrite[@]}"
+}
+
+# inventory NUMBER NAME LANG_DIR OPTIONS...: tokens of some kind, from the training text
+inventory() {
+  run_stage "$1" "$2" python "$shared/prepare_tokens.py" \
+    --supervisions "data/manifests/${corpus}_supervisions_train.jsonl.gz" --lang-dir "$3" "${@:4}"
 }
 
 tokens_stage() {
-  run_stage "$1" tokens python "$shared/prepare_tokens.py" \
-    --supervisions "data/manifests/${corpus}_supervisions_train.jsonl.gz" \
-    --kind "$token_kind" "${vocab[@]}" --lang-dir data/lang
+  local size=()
+  [ "$token_kind" = char ] || size=(--vocab-size "$vocab_size")
+  inventory "$1" tokens "$lang_dir" --kind "$token_kind" "${size[@]}"
 }
 
 validate_stage() {
-  run_stage "$1" validate python "$shared/validate_data.py" --cuts "${cuts[@]}" --lang-dir data/lang
+  run_stage "$1" validate python "$shared/validate_data.py" --cuts $(cuts_of $sets) --lang-dir "$lang_dir"
 }
 
 statistics_stage() {
-  run_stage "$1" statistics describe --cuts "${cuts[@]}" --lang-dir data/lang
+  run_stage "$1" statistics describe --cuts $(cuts_of $sets) --lang-dir "$lang_dir"
 }
 
 # For --data.noise_cuts [data/fbank/musan_cuts.jsonl.gz]
@@ -63,4 +71,8 @@ rir_stage() {
 
 describe() {
   python "$shared/describe_data.py" "$@" | tee data/statistics.txt
+}
+
+cuts_of() { # cuts_of SET...
+  printf "data/fbank/${corpus}_cuts_%s.jsonl.gz " "$@"
 }

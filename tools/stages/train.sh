@@ -8,7 +8,7 @@ pass_on "options of icefall-attn-train, which override the config"
 parse_options "$@"
 
 work_dir=$exp_dir
-needs "run ./prepare.sh first" "$config" data/lang/tokens.txt data/fbank/"${corpus}"_cuts_{train,dev}.jsonl.gz
+needs "run ./prepare.sh first" "$config" "$(inventory_of "$config" "${extra[@]}")" data/fbank/"${corpus}"_cuts_{train,dev}.jsonl.gz
 
 # A training goes on from the checkpoints that it finds, so that --force moves them out of its way, with
 # all that belongs to them: the old run can still be decoded where it is then.

@@ -2,5 +2,4 @@
 # From nothing to a table of word error rates on AN4: the environment if it is missing, then
 # stage 1 prepare.sh, 2 train.sh, 3 decode.sh. What was done before is not done again.
 title=AN4 average=3
-prepare_options=("dl-dir|path|download|where AN4 is (the directory itself or its parent), or is downloaded to")
 . "$(dirname "${BASH_SOURCE[0]}")/../../../tools/stages/run.sh"

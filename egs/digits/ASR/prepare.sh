@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
 # Prepares the digits: speech synthesis, manifests, features, tokens, checks. Nothing is downloaded.
 # Results: data/fbank, data/lang, data/statistics.txt
-corpus=digits parts="train dev test"
+corpus=digits sets="train dev test"
 . "$(dirname "${BASH_SOURCE[0]}")/../../../tools/stages/prepare.sh"
 
-preparation_options 6 29 ""
-option train-size count 4000 "utterances for training"
-option dev-size count 104 "utterances of the dev set"
-option test-size count 240 "utterances of the test set"
+preparation_options 6 ""
+token_options 29
 parse_preparation "$@"
 
 run_stage 1 synthesize python local/synthesize_digits.py --output-dir data/corpus \

@@ -7,7 +7,6 @@ leaves DIR/an4/{etc,wav}. A download that breaks off goes on where it stopped wh
 again. Without a network put the corpus, or `an4_sphere.tar.gz`, into DIR by other means.
 """
 
-import argparse
 import http.client
 import logging
 import os
@@ -17,32 +16,20 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from icefall_attn.errors import UserError, run_main
+from icefall_attn.errors import UserError
+from icefall_attn.program import run_program
 from icefall_attn.progress import progress_bar
 from prepare_an4 import find_corpus, read_file_ids
 
 URL = "http://www.speech.cs.cmu.edu/databases/an4/an4_sphere.tar.gz"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--dl-dir",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where the corpus is (the directory itself or its parent), or goes to",
-    )
-    parser.add_argument("--url", default=URL, help=f"default: {URL}")
-    args = parser.parse_args()
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
-    download_an4(args.dl_dir, args.url)
-
-
 def download_an4(dl_dir: Path, url: str = URL) -> None:
     """Sees to it that ``dl_dir`` holds the whole corpus.
+
+    Args:
+      dl_dir: where the corpus is (the directory itself or its parent), or goes to.
+      url: of its archive.
 
     Raises:
       UserError: if it cannot be fetched, or is damaged.
@@ -139,4 +126,4 @@ def _receive(response, path: Path, have: int, total: int) -> None:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    run_program(download_an4, __doc__)

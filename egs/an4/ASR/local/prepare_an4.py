@@ -8,7 +8,6 @@ reads DIR/an4/{etc,wav} or DIR/{etc,wav} and writes
 of the training set, so that models are chosen without a look at the test set.
 """
 
-import argparse
 import logging
 import re
 from pathlib import Path
@@ -19,8 +18,9 @@ from lhotse import Recording, SupervisionSegment
 from icefall_attn.data.audio import use_libsndfile
 from icefall_attn.data.features import SAMPLE_RATE
 from icefall_attn.data.manifests import write_part
-from icefall_attn.errors import UserError, run_main
+from icefall_attn.errors import UserError
 from icefall_attn.files import atomic_write
+from icefall_attn.program import run_program
 
 # Picked from the 74 training speakers before any model was trained: three women and five men, about
 # as many of each as in the training and test sets.
@@ -31,27 +31,12 @@ UTTERANCES = {"train": 948, "test": 130}
 Utterance = Tuple[Recording, SupervisionSegment]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--corpus-dir",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="of the corpus, or its parent",
-    )
-    parser.add_argument(
-        "--output-dir", type=Path, required=True, metavar="DIR", help="of the manifests"
-    )
-    args = parser.parse_args()
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
-    prepare_an4(args.corpus_dir, args.output_dir)
-
-
 def prepare_an4(corpus_dir: Path, output_dir: Path) -> None:
     """Writes the manifests of the three parts.
+
+    Args:
+      corpus_dir: of the corpus, or its parent.
+      output_dir: of the manifests.
 
     Raises:
       UserError: if a file is missing or damaged or the lists do not agree.
@@ -175,4 +160,4 @@ def _read_recording(path: Path, name: str) -> Recording:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    run_program(prepare_an4, __doc__)

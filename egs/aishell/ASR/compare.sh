@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# Trains, decodes and scores attention mechanisms with equal budgets, each with every seed. What is finished stays
+# finished: results/compare.jsonl is added to, and the table and the plot are made of it.
+corpus=aishell sets="dev test" unit=char
+. "$(dirname "${BASH_SOURCE[0]}")/../../../tools/stages/compare.sh"

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Manifests of AISHELL-1 in its official layout.
+
+    prepare_aishell.py --corpus-dir download --output-dir data/manifests
+
+reads `wav/{train,dev,test}/SPEAKER/*.wav` and `transcript/aishell_transcript_v0.8.txt` in DIR,
+DIR/data_aishell or DIR/aishell/data_aishell and writes
+`aishell_{recordings,supervisions}_{train,dev,test}.jsonl.gz`. Utterances whose audio cannot be read
+are left out and named in `aishell_left-out_PART.txt`; files without a transcript, of which the
+corpus has some, are counted.
+"""
+
+import logging
+import unicodedata
+from pathlib import Path
+from typing import Dict, Iterator, Sequence
+
+from icefall_attn.data.listing import (
+    Listed,
+    Utterance,
+    look_at,
+    subset,
+    write_utterances,
+)
+from icefall_attn.errors import UserError
+from icefall_attn.program import run_program
+
+PARTS = ("train", "dev", "test")
+TRANSCRIPT = Path("transcript/aishell_transcript_v0.8.txt")
+
+# Utterances and characters of the whole test set.
+WHOLE_TEST = (7176, 104765)
+
+
+def prepare_aishell(
+    corpus_dir: Path,
+    output_dir: Path,
+    subset_hours: float = 0.0,
+    max_bad_share: float = 0.01,
+    nj: int = 4,
+) -> None:
+    """Writes the manifests.
+
+    Args:
+      corpus_dir: of the corpus, or its parent.
+      output_dir: of the manifests.
+      subset_hours: of training speech, drawn at random; 0 takes all.
+      max_bad_share: of a set's utterances that may be left out.
+      nj: files read side by side.
+
+    Raises:
+      UserError: on what is missing, damaged or not AISHELL-1.
+    """
+    corpus_dir = find_corpus(corpus_dir)
+    texts = read_transcripts(corpus_dir / TRANSCRIPT)
+    for part in PARTS:
+        report = output_dir / f"aishell_left-out_{part}.txt"
+        listed = read_part(corpus_dir, part, texts)
+        utterances = look_at(listed, report, max_bad_share, nj)
+        if part == "train":
+            utterances = subset(utterances, subset_hours)
+        if part == "test":
+            check_whole(utterances)
+        write_utterances(output_dir, "aishell", part, utterances)
+
+
+def find_corpus(directory: Path) -> Path:
+    """The directory that holds `wav` and `transcript`."""
+    below = (Path("aishell/data_aishell"), Path("data_aishell"), Path())
+    for candidate in (directory / name for name in below):
+        if (candidate / "wav").is_dir() and (candidate / TRANSCRIPT).is_file():
+            return candidate.resolve()
+    raise UserError(
+        f"{directory} holds no AISHELL-1: neither it nor data_aishell or aishell/data_aishell in it"
+        f" has wav and {TRANSCRIPT}"
+    )
+
+
+def read_transcripts(path: Path) -> Dict[str, str]:
+    """Text by utterance: words of hanzi; Latin letters, some of which are of full width, in capitals."""
+    texts: Dict[str, str] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        name, _, text = line.strip().partition(" ")
+        if not text:
+            raise UserError(
+                f"{path}, line {number}: expected 'UTTERANCE WORDS', found {line!r}"
+            )
+        texts[name] = unicodedata.normalize("NFKC", " ".join(text.split())).upper()
+    return texts
+
+
+def read_part(corpus_dir: Path, part: str, texts: Dict[str, str]) -> Iterator[Listed]:
+    """The files of one part that have a transcript, by speaker."""
+    silent = 0
+    files = sorted((corpus_dir / "wav" / part).glob("*/*.wav"))
+    for audio in files:
+        if audio.stem in texts:
+            speaker = audio.parent.name
+            yield Listed(audio.stem, audio, texts[audio.stem], speaker, "Chinese")
+        else:
+            silent += 1
+    if silent:
+        logging.info("%s: %d of %d files have no transcript", part, silent, len(files))
+
+
+def check_whole(utterances: Sequence[Utterance]) -> None:
+    """Raises `UserError` if the whole test set does not have the characters that it is known to have."""
+    count, characters = WHOLE_TEST
+    if len(utterances) != count:
+        logging.warning(
+            "test: %d of its %d utterances; error rates are not those of the whole set",
+            len(utterances),
+            count,
+        )
+        return
+    found = sum(len("".join(s.text.split())) for _, s in utterances)
+    if found != characters:
+        raise UserError(
+            f"test has {found} characters, not {characters}; get the corpus again"
+        )
+
+
+if __name__ == "__main__":
+    run_program(prepare_aishell, __doc__)

@@ -1,0 +1,6 @@
+# Options of prepare.sh that run.sh hands on to it.
+option dl-dir path download "where LibriSpeech is (the directory itself or its parent), or is downloaded to"
+option full-libri bool true "train on all 960 hours; false: on train-clean-100"
+option parts string "" "of LibriSpeech, to be prepared, instead of what --full-libri says"
+option subset-hours numbers 0 "hours of training speech, drawn at random (0: all)"
+option vocab-sizes numbers "500 5000" "numbers of word pieces, each kept in data/lang_bpe_N"

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Prepares LibriSpeech: download, manifests, features, word pieces, checks. Results: data/fbank,
+# data/lang_bpe_500, data/lang_bpe_5000, data/statistics.txt
+corpus=librispeech
+. "$(dirname "${BASH_SOURCE[0]}")/../../../tools/stages/prepare.sh"
+
+preparation_options 6 "0.9 1.1"
+parse_preparation "$@"
+
+if [ -z "$parts" ]; then
+  parts="train-clean-100 dev-clean dev-other test-clean test-other"
+  [ "$full_libri" = false ] || parts="train-clean-360 train-other-500 $parts"
+fi
+sets="train dev"
+for part in $parts; do [[ $part != test-* ]] || sets+=" $part"; done
+[ -n "$vocab_sizes" ] || stop 2 "--vocab-sizes: give at least one number of word pieces"
+lang_dir=data/lang_bpe_${vocab_sizes%% *}
+
+run_stage 1 download python local/download_librispeech.py --dl-dir "$dl_dir" --parts $parts
+
+run_stage 2 manifests python local/prepare_librispeech.py --corpus-dir "$dl_dir" --output-dir data/manifests \
+  --parts $parts --subset-hours "$subset_hours" --nj "$nj"
+
+features_stage 3
+
+for size in $vocab_sizes; do
+  inventory 4 "tokens-$size" "data/lang_bpe_$size" --kind bpe --vocab-size "$size"
+done
+
+validate_stage 5
+statistics_stage 6
