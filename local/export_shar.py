@@ -8,7 +8,6 @@ utterances are shuffled first. Shards should be many more than training processe
 and hold some hundred utterances. The directory appears when it is whole.
 """
 
-import argparse
 import logging
 import multiprocessing
 import os
@@ -16,7 +15,7 @@ import shutil
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Iterable, List
+from typing import Iterable, List, Literal
 
 import numpy as np
 import torch
@@ -24,70 +23,60 @@ from lhotse.shar import SharWriter
 
 from icefall_attn.data.audio import use_libsndfile
 from icefall_attn.data.corpus import Corpus
-from icefall_attn.errors import UserError, run_main
+from icefall_attn.errors import UserError
 from icefall_attn.files import temporary_path
+from icefall_attn.program import run_program
 
-FORMATS = {"features": ("lilcom", "numpy"), "recording": ("flac", "wav")}
+STORAGE = {"features": ("lilcom", "numpy"), "recording": ("flac", "wav")}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--cuts", nargs="+", required=True, metavar="FILE", help="files of cuts"
-    )
-    parser.add_argument(
-        "--output-dir", type=Path, required=True, metavar="DIR", help="of the shards"
-    )
-    parser.add_argument(
-        "--format",
-        choices=[name for names in FORMATS.values() for name in names],
-        default="lilcom",
-        help="of features: lilcom (compressed, rounded to 1/32 once more) or numpy (exact); of audio, for"
-        " training with data.on_the_fly: flac or wav",
-    )
-    parser.add_argument(
-        "--shard-size",
-        type=int,
-        default=1000,
-        metavar="N",
-        help="utterances in a shard",
-    )
-    parser.add_argument(
-        "--nj", type=int, default=min(8, os.cpu_count() or 1), help="processes"
-    )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace a directory that is there"
-    )
-    args = parser.parse_args()
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
-    for name in ("shard_size", "nj"):
-        if getattr(args, name) < 1:
-            option = name.replace("_", "-")
-            raise UserError(f"--{option} is {getattr(args, name)}; give 1 or more")
-    if args.output_dir.exists() and not args.overwrite:
-        raise UserError(f"{args.output_dir} is there; --overwrite replaces it")
-    temporary = temporary_path(args.output_dir)
+def export_shar(
+    cuts: List[str],
+    output_dir: Path,
+    storage: Literal["lilcom", "numpy", "flac", "wav"] = "lilcom",
+    shard_size: int = 1000,
+    nj: int = 4,
+    overwrite: bool = False,
+) -> None:
+    """Writes the shards.
+
+    Args:
+      cuts: files of cuts.
+      output_dir: of the shards.
+      storage: of features, lilcom (compressed, rounded to 1/32 once more) or numpy (exact); of
+        audio, for training with data.on_the_fly, flac or wav.
+      shard_size: utterances in a shard.
+      nj: processes.
+      overwrite: replace a directory that is there.
+
+    Raises:
+      UserError: on options that do not fit, and cuts whose data cannot be read.
+    """
+    for name, value in (("--shard-size", shard_size), ("--nj", nj)):
+        if value < 1:
+            raise UserError(f"{name} is {value}; give 1 or more")
+    if output_dir.exists() and not overwrite:
+        raise UserError(f"{output_dir} is there; --overwrite replaces it")
+    temporary = temporary_path(output_dir)
     try:
-        shards = export(args.cuts, temporary, args.format, args.shard_size, args.nj)
-        if args.output_dir.exists():
-            shutil.rmtree(args.output_dir)
-        os.replace(temporary, args.output_dir)
+        shards = export(cuts, temporary, storage, shard_size, nj)
+        if output_dir.exists():
+            shutil.rmtree(output_dir)
+        os.replace(temporary, output_dir)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    logging.info("%s: %d shards", args.output_dir, shards)
+    logging.info("%s: %d shards", output_dir, shards)
 
 
-def export(paths: List[str], directory: Path, form: str, size: int, nj: int) -> int:
+def export(paths: List[str], directory: Path, storage: str, size: int, nj: int) -> int:
     """Writes all cuts of some files, shuffled; returns the number of shards."""
-    (field,) = [field for field, names in FORMATS.items() if form in names]
+    (field,) = [field for field, names in STORAGE.items() if storage in names]
     corpus = Corpus(paths, on_the_fly=field == "recording")
     corpus.check_names()
     order = np.random.default_rng(0).permutation(len(corpus))
     directory.mkdir(parents=True)
     parts = [order[start : start + size] for start in range(0, len(order), size)]
-    work = (corpus, directory, field, form)
+    work = (corpus, directory, field, storage)
     if nj == 1:
         _init(*work)
         _follow(map(_write_shard, range(len(parts)), parts), len(parts))
@@ -113,10 +102,10 @@ def _init(*work) -> None:
 
 
 def _write_shard(number: int, utterances: np.ndarray) -> None:
-    corpus, directory, field, form = _work
+    corpus, directory, field, storage = _work
     other = "recording" if field == "features" else "features"
     with SharWriter(
-        directory, {field: form}, shard_size=len(utterances), shard_offset=number
+        directory, {field: storage}, shard_size=len(utterances), shard_offset=number
     ) as writer:
         for cut in corpus.read(utterances):
             corpus.check(cut)
@@ -127,4 +116,4 @@ def _write_shard(number: int, utterances: np.ndarray) -> None:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    run_program(export_shar, __doc__)

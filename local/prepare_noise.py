@@ -12,23 +12,24 @@ windows of about 10 s; their features, which training needs unless data.on_the_f
 lie beside the cuts. Finished files are kept unless `--overwrite`.
 """
 
-import argparse
 import logging
 import multiprocessing
 import os
 import shutil
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Iterable, Iterator, List
+from typing import Iterable, Iterator, List, Literal
 
 import torch
 from lhotse import CutSet, LilcomChunkyWriter, MonoCut, Recording
 from lhotse.recipes import download_musan, download_rir_noise, prepare_rir_noise
 
 from icefall_attn.data.audio import use_libsndfile
+from icefall_attn.data.download import downloading
 from icefall_attn.data.features import SAMPLE_RATE, feature_extractor
 from icefall_attn.data.manifests import write_manifest
-from icefall_attn.errors import UserError, run_main
+from icefall_attn.errors import UserError
+from icefall_attn.program import run_program
 
 # Seconds, about.
 WINDOW = 10.0
@@ -38,58 +39,50 @@ DOWNLOADS = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--kind", choices=sorted(DOWNLOADS), required=True)
-    parser.add_argument(
-        "--corpus-dir", type=Path, required=True, metavar="DIR", help="of the audio"
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="of the cuts, .jsonl.gz",
-    )
-    parser.add_argument(
-        "--download",
-        action="store_true",
-        help="fetch MUSAN (noise, 11 GB) or RIRS_NOISES (rir, 1.3 GB) from openslr.org if"
-        " --corpus-dir, which must have that name, is not there",
-    )
-    parser.add_argument(
-        "--features", action="store_true", help="compute features too (noise only)"
-    )
-    parser.add_argument(
-        "--nj", type=int, default=min(8, os.cpu_count() or 1), help="processes"
-    )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="keep nothing that is there"
-    )
-    args = parser.parse_args()
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
-    if args.nj < 1:
-        raise UserError(f"--nj is {args.nj}; at least one process is needed")
-    if args.features and args.kind == "rir":
+def prepare_noise(
+    kind: Literal["noise", "rir"],
+    corpus_dir: Path,
+    output: Path,
+    download: bool = False,
+    features: bool = False,
+    nj: int = 4,
+    overwrite: bool = False,
+) -> None:
+    """Writes the cuts.
+
+    Args:
+      kind: noises, or room impulse responses.
+      corpus_dir: of the audio.
+      output: file of the cuts, NAME.jsonl.gz.
+      download: fetch MUSAN (noise, 11 GB) or RIRS_NOISES (rir, 1.3 GB) from openslr.org if the
+        directory, which must have that name, is not there.
+      features: compute features too (noise only).
+      nj: processes that compute them.
+      overwrite: keep nothing that is there.
+
+    Raises:
+      UserError: on options that do not fit, and audio that is missing or cannot be read.
+    """
+    if nj < 1:
+        raise UserError(f"--nj is {nj}; at least one process is needed")
+    if features and kind == "rir":
         raise UserError("--features is for noises: impulse responses work on audio")
-    if not args.output.name.endswith(".jsonl.gz"):
-        raise UserError(f"--output is {args.output}; its name should end in .jsonl.gz")
-    if args.output.is_file() and not args.overwrite:
-        logging.info("%s is there, kept", args.output)
+    if not output.name.endswith(".jsonl.gz"):
+        raise UserError(f"--output is {output}; its name should end in .jsonl.gz")
+    if output.is_file() and not overwrite:
+        logging.info("%s is there, kept", output)
         return
-    if args.download:
-        download(args.kind, args.corpus_dir)
+    if download:
+        fetch(kind, corpus_dir)
     init_worker()
-    cuts = read_cuts(args.kind, args.corpus_dir)
-    if args.features:
+    cuts = read_cuts(kind, corpus_dir)
+    if features:
         # The old cuts name features that are about to be replaced.
-        args.output.unlink(missing_ok=True)
-        cuts = store_features(cuts, features_dir(args.output), args.nj)
-    write_manifest(CutSet.from_cuts(cuts), args.output)
+        output.unlink(missing_ok=True)
+        cuts = store_features(cuts, features_dir(output), nj)
+    write_manifest(CutSet.from_cuts(cuts), output)
     hours = sum(cut.duration for cut in cuts) / 3600
-    logging.info("%s: %d cuts, %.2f hours", args.output, len(cuts), hours)
+    logging.info("%s: %d cuts, %.2f hours", output, len(cuts), hours)
 
 
 def init_worker() -> None:
@@ -98,9 +91,9 @@ def init_worker() -> None:
     use_libsndfile()
 
 
-def download(kind: str, corpus_dir: Path) -> None:
-    """Fetches the public corpus of a kind unless the directory is there."""
-    name, fetch = DOWNLOADS[kind]
+def fetch(kind: str, corpus_dir: Path) -> None:
+    """Downloads the public corpus of a kind unless the directory is there."""
+    name, download = DOWNLOADS[kind]
     if corpus_dir.name != name:
         raise UserError(f"--download makes a directory {name}, not {corpus_dir.name}")
     if corpus_dir.is_dir():
@@ -108,10 +101,8 @@ def download(kind: str, corpus_dir: Path) -> None:
     # The archive stays in it until all is unpacked, so that an interrupted download goes on.
     temporary = corpus_dir.with_name(f".{name}.download")
     shutil.rmtree(temporary / name, ignore_errors=True)
-    try:
-        fetch(temporary)
-    except Exception as error:  # of the network or the archive
-        raise UserError(f"cannot download {name} into {temporary}: {error}")
+    with downloading(name, corpus_dir):
+        download(temporary)
     os.replace(temporary / name, corpus_dir)
     shutil.rmtree(temporary)
 
@@ -188,4 +179,4 @@ def _cut(recordings: Iterable[Recording], window: float) -> Iterator[MonoCut]:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    run_program(prepare_noise, __doc__)

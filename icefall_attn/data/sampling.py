@@ -4,7 +4,7 @@ An epoch is laid out as a whole before its first batch. So it is shuffled over t
 costs seconds for millions of utterances, and is entered at any batch at once.
 """
 
-from typing import Iterator, List, NamedTuple, Sequence, Union
+from typing import Iterator, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -43,19 +43,16 @@ def in_order(
       order: (n,) the utterances to take.
       offset: where this order will begin in that of a larger plan.
     """
-    ends: List[int] = []
+    bounds: List[Tuple[int, int]] = []
     begin, longest = 0, 0.0
     for number, duration in enumerate(durations[order].tolist()):
         longest = max(longest, duration)
         if number > begin and longest * (number - begin + 1) > max_duration:
-            ends.append(number)
+            bounds.append((begin, number))
             begin, longest = number, duration
     if len(order) > 0:
-        ends.append(len(order))
-    bounds = np.stack(
-        [np.array([0, *ends[:-1]][: len(ends)], int), np.array(ends, int)]
-    )
-    return Plan(order, bounds.T + offset)
+        bounds.append((begin, len(order)))
+    return Plan(order, np.array(bounds, dtype=np.int64).reshape(-1, 2) + offset)
 
 
 def shuffled(

@@ -10,11 +10,23 @@ import numpy as np
 import prepare_noise
 import pytest
 import soundfile
+import torch
 from lhotse import load_manifest
-from prepare_noise import main, read_cuts
+from prepare_noise import read_cuts
 
 from icefall_attn.data.acoustics import Noise, Rooms
 from icefall_attn.errors import UserError
+
+
+prepare = prepare_noise.prepare_noise
+
+
+@pytest.fixture(autouse=True)
+def _threads():
+    """As many as before: the program, called in this process, takes one."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
 
 
 def write(path, seconds, rate=16000, channels=1):
@@ -48,22 +60,26 @@ def test_windows(musan):
     assert np.allclose(np.concatenate(audio[:2], axis=1)[0], whole, atol=1e-4)
 
 
-@pytest.mark.parametrize("nj", [1, 2])
-def test_features(call_main, musan, tmp_path, nj):
+def test_features(run_program, musan, tmp_path):
     output = tmp_path / "fbank/musan_cuts.jsonl.gz"
-    where = ("--corpus-dir", musan, "--output", output)
-    options = ("--kind", "noise", *where, "--features")
-    call_main(main, *options, "--nj", nj)
-    cuts = list(load_manifest(output))
-    assert [cut.id for cut in cuts] == [cut.id for cut in read_cuts("noise", musan)]
-    for cut in cuts:
-        assert cut.load_features().shape == (round(100 * cut.duration), 80)
+    done = run_program(
+        *("local", "prepare_noise.py", "--kind", "noise", "--corpus-dir", musan),
+        *("--output", output, "--features", "--nj", 2),
+    )
+    assert done.returncode == 0, done.stderr
+    features = {cut.id: cut.load_features() for cut in load_manifest(output)}
+    for cut in read_cuts("noise", musan):
+        assert features[cut.id].shape == (round(100 * cut.duration), 80)
+    assert len(features) == 4
     Noise([str(output)], (10.0, 20.0), 1.0, on_the_fly=False)
     written = output.stat().st_mtime_ns
-    call_main(main, *options)
+    prepare("noise", musan, output, features=True)
     assert output.stat().st_mtime_ns == written
-    call_main(main, *options, "--overwrite", "--nj", 1)
+    prepare("noise", musan, output, features=True, nj=1, overwrite=True)
     assert output.stat().st_mtime_ns > written
+    for cut in load_manifest(output):
+        assert np.array_equal(features.pop(cut.id), cut.load_features())
+    assert not features
     assert sorted(path.name for path in output.parent.iterdir()) == [
         ".index",
         "musan_cuts.jsonl.gz",
@@ -91,12 +107,10 @@ def test_official_impulse_responses(tmp_path, inside):
     assert all(cut.load_audio().shape == (1, 8000) for cut in cuts)
 
 
-def test_real_noises_and_rooms(call_main, real_noise, tmp_path):
+def test_real_noises_and_rooms(real_noise, tmp_path):
     for kind, count in (("noise", 8), ("rir", 4)):
         output = tmp_path / f"{kind}.jsonl.gz"
-        call_main(
-            main, "--kind", kind, "--corpus-dir", real_noise / kind, "--output", output
-        )
+        prepare(kind, real_noise / kind, output)
         assert len(load_manifest(output)) == count
     Noise([str(tmp_path / "noise.jsonl.gz")], (10.0, 20.0), 1.0, on_the_fly=True)
     Rooms([str(tmp_path / "rir.jsonl.gz")], 1.0)
@@ -129,45 +143,38 @@ def server(musan, tmp_path):
         httpd.shutdown()
 
 
-def test_download_goes_on_and_is_there_when_whole(
-    call_main, server, musan, tmp_path, monkeypatch
-):
+def test_download_goes_on_and_is_there_when_whole(server, tmp_path, monkeypatch):
     url, sent = server
     fetch = functools.partial(prepare_noise.download_musan, url=url)
     monkeypatch.setitem(prepare_noise.DOWNLOADS, "noise", ("musan", fetch))
     corpus, output = tmp_path / "dl/musan", tmp_path / "cuts.jsonl.gz"
-    options = ("--kind", "noise", "--corpus-dir", corpus, "--output", output)
-    with pytest.raises(UserError, match="cannot download musan"):
-        call_main(main, *options, "--download")
+    with pytest.raises(UserError, match="cannot fetch musan"):
+        prepare("noise", corpus, output, download=True)
     assert not corpus.exists() and not output.exists()
-    call_main(main, *options, "--download")
+    prepare("noise", corpus, output, download=True)
     assert [path.name for path in corpus.parent.iterdir()] == ["musan"]
     assert sent[0] == 0 and sent[1] > 0
     assert len(load_manifest(output)) == 4
     # And now it is there.
-    call_main(main, *options, "--download", "--overwrite")
+    prepare("noise", corpus, output, download=True, overwrite=True)
     assert len(sent) == 2
 
 
-def test_what_does_not_fit(call_main, musan, tmp_path):
+def test_what_does_not_fit(musan, tmp_path):
     output = tmp_path / "out/cuts.jsonl.gz"
-
-    def call(*options, kind="noise", corpus=musan, to=output):
-        where = ("--kind", kind, "--corpus-dir", corpus, "--output", to)
-        call_main(main, *where, *options)
-
+    good = {"kind": "noise", "corpus_dir": musan, "output": output}
     empty, damaged = tmp_path / "empty", tmp_path / "damaged"
     empty.mkdir(), damaged.mkdir()
     (damaged / "a.wav").write_bytes(b"RIFF no audio")
-    for options, given, message in (
-        (("--nj", 0), {}, "--nj is 0"),
-        (("--features",), {"kind": "rir"}, "--features is for noises"),
-        ((), {"to": tmp_path / "cuts.json"}, "end in .jsonl.gz"),
-        ((), {"corpus": tmp_path / "gone"}, "gone is no directory"),
-        ((), {"corpus": empty}, "has no wav or flac file"),
-        ((), {"corpus": damaged}, "a.wav cannot be read as audio"),
-        (("--download",), {"corpus": tmp_path / "gone"}, "makes a directory musan"),
+    for change, message in (
+        ({"nj": 0}, "--nj is 0"),
+        ({"kind": "rir", "features": True}, "--features is for noises"),
+        ({"output": tmp_path / "cuts.json"}, "end in .jsonl.gz"),
+        ({"corpus_dir": tmp_path / "gone"}, "gone is no directory"),
+        ({"corpus_dir": empty}, "has no wav or flac file"),
+        ({"corpus_dir": damaged}, "a.wav cannot be read as audio"),
+        ({"corpus_dir": tmp_path / "gone", "download": True}, "a directory musan"),
     ):
         with pytest.raises(UserError, match=message):
-            call(*options, **given)
+            prepare(**{**good, **change})
     assert not output.parent.exists()
