@@ -27,7 +27,7 @@ class Corpus:
       shortest, longest: seconds; other utterances are left out, their number is logged.
       on_the_fly: compute the features from audio.
       in_memory: keep the cuts, and each utterance's features once they have been loaded. Without
-        it memory holds 16 bytes an utterance, however large the files are.
+        it memory holds some 60 bytes an utterance, however long their texts are.
 
     Attributes:
       durations: (N,) seconds.
