@@ -6,6 +6,7 @@ import resource
 import statistics
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Callable, Dict, List
 
 import icefall_attn.bin  # noqa: F401  (sets up the process, before torch is imported)
@@ -41,8 +42,10 @@ def current_mib() -> float:
 
 def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """The result of a module's function, called in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, arguments)
+    # Not a pool of `multiprocessing`: its processes may have none of their own.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context) as executor:
+        return executor.submit(function, *arguments).result()
 
 
 def alternate(calls: Dict[str, Callable[[], Any]], repeats: int) -> Dict[str, float]:

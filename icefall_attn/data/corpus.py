@@ -1,33 +1,37 @@
 """Utterances as a loader needs them: lhotse's cuts, chosen by duration, turned into batches."""
 
-import itertools
 import logging
-from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence
 
+import numpy as np
 import torch
-from lhotse import CutSet
 from lhotse.cut import Cut
 from torch import Tensor
 
+from icefall_attn.data.acoustics import Distortion
 from icefall_attn.data.audio import use_libsndfile
 from icefall_attn.data.batch import Batch
 from icefall_attn.data.features import FEATURE_DIM, SAMPLE_RATE, compute_features
-from icefall_attn.data.manifests import read_manifest
+from icefall_attn.data.index import IndexedCuts, Joined
+from icefall_attn.data.shar import SharCuts
 from icefall_attn.data.tokenizer import Tokenizer
 from icefall_attn.errors import UserError
 
 
 class Corpus:
-    """The utterances of some files of cuts.
+    """The utterances of some files of cuts, numbered from 0.
 
     Args:
-      paths: files of cuts, with features unless ``on_the_fly``.
+      paths: files of cuts, with features unless ``on_the_fly``, or all of them Shar directories.
       shortest, longest: seconds; other utterances are left out, their number is logged.
       on_the_fly: compute the features from audio.
       in_memory: keep the cuts, and each utterance's features once they have been loaded. Without
-        it the files are read anew on each pass, however large they are.
+        it memory holds some 60 bytes an utterance, however long their texts are.
+
+    Attributes:
+      durations: (N,) seconds.
+      shards: (N,) the number of each utterance's shard, rising, or None without Shar.
     """
 
     def __init__(
@@ -40,41 +44,52 @@ class Corpus:
     ):
         if not paths:
             raise UserError("no file of cuts is given")
-        self.paths = list(paths)
-        self.shortest, self.longest = shortest, longest
+        self.where = ", ".join(paths)
         self.on_the_fly = on_the_fly
-        self._told = False
-        self._cuts = list(self._read()) if in_memory else None
-        self._features: Optional[Dict[str, Tensor]] = {} if in_memory else None
-        # A user wants to hear of missing data now, not from a worker process.
-        first = next(iter(self), None)
-        if first is None:
-            raise UserError(
-                f"{', '.join(self.paths)}: no utterance of {shortest} to {longest} s"
-            )
-        self.check(first)
-        if self._cuts is not None:
-            twice = [i for i, n in Counter(c.id for c in self._cuts).items() if n > 1]
-            if twice:
-                raise UserError(
-                    f"{', '.join(self.paths)}: the utterance {twice[0]!r} is there twice"
-                )
+        shar = [Path(path).is_dir() for path in paths]
+        if any(shar) and not all(shar):
+            raise UserError(f"{self.where}: give files of cuts or Shar directories")
+        field = "recording" if on_the_fly else "features"
+        parts = [SharCuts(p, field) if shar[0] else IndexedCuts(p) for p in paths]
+        self._source = Joined(parts)
+        durations = self._source.durations
+        self._kept = np.flatnonzero((shortest <= durations) & (durations <= longest))
+        self.durations = durations[self._kept]
+        self.shards = shards_of(parts)[self._kept] if shar[0] else None
+        self._cuts: Optional[List[Cut]] = None
+        self._features: Optional[Dict[str, Tensor]] = None
+        self._check_all(shortest, longest)
+        if in_memory:
+            self.check_names()  # by which features are kept
+            self._cuts, self._features = list(self), {}
+
+    def __len__(self) -> int:
+        return len(self.durations)
 
     def __iter__(self) -> Iterator[Cut]:
-        return iter(self._read() if self._cuts is None else self._cuts)
+        for begin in range(0, len(self), 1000):
+            yield from self.read(range(begin, min(begin + 1000, len(self))))
 
-    def batch(self, cuts: Sequence[Cut], tokenizer: Tokenizer) -> Batch:
+    def read(self, numbers: Sequence[int]) -> List[Cut]:
+        """The cuts of these utterances."""
+        if self._cuts is not None:
+            return [self._cuts[number] for number in numbers]
+        return self._source.read(self._kept[numbers])
+
+    def batch(
+        self,
+        numbers: Sequence[int],
+        tokenizer: Tokenizer,
+        distortion: Optional[Distortion] = None,
+    ) -> Batch:
         """Loads utterances and pads them with zeros to the longest."""
-        features = [self.load(cut) for cut in cuts]
-        lengths = [len(f) for f in features]
-        padded = torch.zeros(len(cuts), max(lengths), FEATURE_DIM)
-        for row, utterance in zip(padded, features):
-            row[: len(utterance)] = utterance
+        cuts = self.read(numbers)
+        features = [self.load(cut, distortion) for cut in cuts]
         texts = [cut.supervisions[0].text or "" for cut in cuts]
         return Batch(
             ids=[cut.id for cut in cuts],
-            features=padded,
-            feature_lengths=torch.tensor(lengths, dtype=torch.int64),
+            features=torch.nn.utils.rnn.pad_sequence(features, batch_first=True),
+            feature_lengths=torch.tensor([len(f) for f in features]),
             texts=texts,
             tokens=[tokenizer.encode(text) for text in texts],
             durations=[cut.duration for cut in cuts],
@@ -82,7 +97,7 @@ class Corpus:
 
     def check(self, cut: Cut) -> None:
         """Raises `UserError` if an utterance cannot be used."""
-        where = f"{', '.join(self.paths)}: the utterance {cut.id!r}"
+        where = f"{self.where}: the utterance {cut.id!r}"
         if len(cut.supervisions) != 1:
             raise UserError(f"{where} has {len(cut.supervisions)} transcripts, not one")
         if self.on_the_fly:
@@ -101,76 +116,63 @@ class Corpus:
                 f"{where} has features of {cut.num_features} dimensions, not {FEATURE_DIM}"
             )
 
-    def _read(self) -> Iterator[Cut]:
-        sets = [read_manifest(path, lazy=True) for path in self.paths]
-        if len(sets) > 1:
-            # Files follow each other in proportion to their size, not one after the other: a
-            # sampler sees only so far ahead.
-            sizes = [Path(path).stat().st_size for path in self.paths]
-            sets = [CutSet.mux(*sets, weights=sizes, seed=0)]
-        kept, left_out = 0, 0
-        try:
-            for cut in sets[0]:
-                if self.shortest <= cut.duration <= self.longest:
-                    kept += 1
-                    yield cut
-                else:
-                    left_out += 1
-        except Exception as error:  # gzip, JSON and lhotse have a dozen ways to fail
-            raise UserError(
-                f"{', '.join(self.paths)}: damaged after {kept + left_out} utterances: {error!r}"
-            )
-        if left_out and not self._told:
-            self._told = True
-            logging.info(
-                "%s: left out %d of %d utterances, shorter than %g s or longer than %g s",
-                ", ".join(self.paths),
-                left_out,
-                kept + left_out,
-                self.shortest,
-                self.longest,
-            )
+    def check_names(self) -> None:
+        """Raises `UserError` if two utterances have the same name."""
+        number = self._source.twice()
+        if number is not None:
+            (cut,) = self._source.read([number])
+            raise UserError(f"{self.where}: the utterance {cut.id!r} is there twice")
 
-    def load(self, cut: Cut) -> Tensor:
+    def load(self, cut: Cut, distortion: Optional[Distortion] = None) -> Tensor:
         """(T, 80) features of one utterance; raises `UserError` if they cannot be had."""
+        if distortion is not None and self.on_the_fly:
+            return self._compute(cut, distortion)
         if self._features is None:
-            return self._compute(cut)
-        if cut.id not in self._features:
-            self._features[cut.id] = self._compute(cut)
-        return self._features[cut.id]
+            features = self._compute(cut)
+        elif cut.id in self._features:
+            features = self._features[cut.id]
+        else:
+            features = self._features[cut.id] = self._compute(cut)
+        return features if distortion is None else distortion(features, cut.id)
 
-    def _compute(self, cut: Cut) -> Tensor:
+    def _compute(self, cut: Cut, distortion: Optional[Distortion] = None) -> Tensor:
         self.check(cut)
         try:
             if not self.on_the_fly:
                 return torch.from_numpy(cut.load_features())
             use_libsndfile()
-            return compute_features(torch.from_numpy(cut.load_audio()[0]))
+            samples = torch.from_numpy(cut.load_audio()[0])
         except Exception as error:  # of lhotse, libsndfile, lilcom, numpy or the system
             what = "audio" if self.on_the_fly else "features"
             reason = (str(error) or repr(error)).splitlines()[0]
             raise UserError(
-                f"{', '.join(self.paths)}: cannot load the {what} of {cut.id!r}: {reason}"
+                f"{self.where}: cannot load the {what} of {cut.id!r}: {reason}"
             )
+        if distortion is not None:
+            samples = distortion(samples, cut.id)
+        return compute_features(samples)
+
+    def _check_all(self, shortest: float, longest: float) -> None:
+        if len(self) == 0:
+            raise UserError(f"{self.where}: no utterance of {shortest} to {longest} s")
+        if len(self) < len(self._source):
+            logging.info(
+                "%s: left out %d of %d utterances, shorter than %g s or longer than %g s",
+                self.where,
+                len(self._source) - len(self),
+                len(self._source),
+                shortest,
+                longest,
+            )
+        if self.shards is None:
+            # A user wants to hear of missing data now, not from a worker process.
+            self.check(*self.read([0]))
 
 
-def group_by_duration(cuts: Sequence[Cut], max_duration: float) -> List[List[Cut]]:
-    """Splits cuts, in their order, into batches of at most ``max_duration`` seconds padded.
-
-    An utterance that is longer by itself makes a batch of its own.
-    """
-    batches: List[List[Cut]] = []
-    longest = 0.0
-    for cut in cuts:
-        longest = max(longest, cut.duration)
-        if batches and longest * (len(batches[-1]) + 1) <= max_duration:
-            batches[-1].append(cut)
-        else:
-            batches.append([cut])
-            longest = cut.duration
-    return batches
-
-
-def first_durations(corpus: Corpus, limit: int = 10_000) -> List[float]:
-    """Durations in seconds of the first utterances, sorted."""
-    return sorted(cut.duration for cut in itertools.islice(corpus, limit))
+def shards_of(directories: Sequence[SharCuts]) -> np.ndarray:
+    """(N,) the shard of each utterance, numbered through the directories."""
+    found, before = [], 0
+    for directory in directories:
+        found.append(before + directory.shards)
+        before += directory.num_shards
+    return np.concatenate(found)

@@ -1,24 +1,30 @@
 """Batches of a corpus, for training and for evaluation.
 
-Training batches are drawn by lhotse's dynamic bucketing; the configuration, the epoch and the seed
-fix them and their order, however many processes load them. Nothing random happens in a worker.
+An epoch's batches are planned before it begins. The configuration, the epoch and the seed fix them,
+their order and what noise they get, however many processes load them.
 """
 
-import itertools
 import math
-import random
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Iterator, List, Optional, Sequence, Tuple, Union
 
+import numpy as np
 import torch
-from lhotse.cut import Cut
-from lhotse.dataset.sampling.dynamic_bucketing import DynamicBucketer
 from torch.utils.data import DataLoader
 
+from icefall_attn.data.acoustics import Distortion, Noise, Rooms
 from icefall_attn.data.batch import Batch
-from icefall_attn.data.corpus import Corpus, first_durations, group_by_duration
+from icefall_attn.data.corpus import Corpus
+from icefall_attn.data.sampling import (
+    Plan,
+    in_order,
+    in_turns,
+    shuffled,
+    shuffled_shards,
+)
+from icefall_attn.data.shar import STREAMS
 from icefall_attn.data.tokenizer import Tokenizer
 from icefall_attn.errors import UserError
 
@@ -30,8 +36,8 @@ class DataConfig:
     """What is trained on, and how it is cut into batches.
 
     Attributes:
-      train_cuts: files of cuts to train on.
-      valid_cuts: files of cuts to choose the model by.
+      train_cuts: files of cuts to train on, or Shar directories.
+      valid_cuts: files of cuts to choose the model by, or Shar directories.
       lang_dir: directory of the tokens.
       lexicon_dir: directory of phones for the CTC head at ``model.inter_ctc_layer``; without one
         it is trained on the tokens.
@@ -43,6 +49,13 @@ class DataConfig:
       on_the_fly: compute features from audio instead of reading stored ones.
       cache: keep the features in memory (small corpora; needs num_workers=0).
       sort_first_epoch: go through epoch 1 by rising duration.
+      noise_cuts: files of cuts of noise to mix with training utterances; see
+        local/prepare_noise.py.
+      noise_snr: lowest and highest signal-to-noise ratio in dB.
+      noise_probability: share of the utterances that get noise.
+      rir_cuts: files of cuts of room impulse responses to convolve training utterances with; needs
+        on_the_fly=true.
+      rir_probability: share of the utterances that get reverberation.
     """
 
     train_cuts: List[str] = field(default_factory=list)
@@ -57,6 +70,11 @@ class DataConfig:
     on_the_fly: bool = False
     cache: bool = False
     sort_first_epoch: bool = False
+    noise_cuts: List[str] = field(default_factory=list)
+    noise_snr: List[float] = field(default_factory=lambda: [10.0, 20.0])
+    noise_probability: float = 0.5
+    rir_cuts: List[str] = field(default_factory=list)
+    rir_probability: float = 0.5
 
 
 def train_loader(
@@ -83,10 +101,11 @@ def eval_loader(
     tokenizer: Tokenizer,
     max_duration: Optional[float] = None,
 ) -> "EvalLoader":
-    """Every utterance of some files of cuts once, the longest first.
+    """Every utterance of some files of cuts once, the longest first, as it is.
 
     Args:
-      cuts: one or more files of cuts; none of their utterances is left out.
+      cuts: one or more files of cuts or Shar directories (these shard by shard); none of their
+        utterances is left out.
       cfg: says how to load; `min_utterance` and `max_utterance` do not apply.
       tokenizer: gives the token ids of the texts.
       max_duration: seconds of audio in a batch, instead of ``cfg.max_duration``.
@@ -98,7 +117,10 @@ def eval_loader(
 
 
 class TrainLoader:
-    """Iterates over the batches of an epoch; a second pass gives the same again."""
+    """Iterates over the batches of an epoch; a second pass gives the same again.
+
+    ``len()`` is the number of batches.
+    """
 
     def __init__(
         self,
@@ -109,48 +131,20 @@ class TrainLoader:
         skip_batches: int = 0,
     ):
         _check(cfg, cfg.max_duration)
-        self.cfg = cfg
-        self.tokenizer = tokenizer
-        self.epoch = epoch
-        self.seed = seed
-        self.skip_batches = skip_batches
         self.corpus = _corpus(
             cfg, tuple(cfg.train_cuts), cfg.min_utterance, cfg.max_utterance
         )
+        distortion = _distortion(cfg, seed, epoch)
+        self._dataset = _Dataset(self.corpus, tokenizer, distortion)
+        self._num_workers = cfg.num_workers
+        plan = _train_plan(cfg, self.corpus, epoch, seed)
+        self._plan = plan.take(np.s_[skip_batches:])
+
+    def __len__(self) -> int:
+        return len(self._plan.bounds)
 
     def __iter__(self) -> Iterator[Batch]:
-        batches = itertools.islice(self._cuts(), self.skip_batches, None)
-        return _load(batches, self.corpus, self.tokenizer, self.cfg.num_workers)
-
-    def _cuts(self) -> Iterator[List[Cut]]:
-        """The cuts of each batch of this process."""
-        world, rank = _world()
-        if self.cfg.sort_first_epoch and self.epoch == 1:
-            cuts = sorted(self.corpus, key=lambda cut: (cut.duration, cut.id))
-            batches = iter(group_by_duration(cuts, self.cfg.max_duration))
-        else:
-            batches = self._draw(world)
-        # Processes take turns; at the end all of them must have taken as many.
-        while turn := list(itertools.islice(batches, world)):
-            yield turn[rank % len(turn)]
-
-    def _draw(self, world: int) -> Iterator[List[Cut]]:
-        # The machine inside lhotse's DynamicBucketingSampler, without that class itself: as a
-        # torch Sampler it cannot be constructed with torch 1.13.
-        rng = random.Random(f"{self.seed} {self.epoch}")
-        bucketer = DynamicBucketer(
-            ((cut,) for cut in self.corpus),
-            duration_bins=_duration_bins(self.corpus, self.cfg.num_buckets),
-            world_size=world,
-            max_duration=self.cfg.max_duration,
-            buffer_size=20_000,
-            shuffle=True,
-            rng=rng,
-            # All processes of a turn get a batch of about the same duration. (Without this
-            # generator lhotse 1.33 ends an epoch early: it takes empty buckets for full ones.)
-            bucket_rng=random.Random(rng.random()),
-        )
-        return (list(cuts) for cuts in bucketer)
+        return _load(self._plan, self._dataset, self._num_workers)
 
 
 class EvalLoader:
@@ -164,17 +158,73 @@ class EvalLoader:
         max_duration: float,
     ):
         _check(cfg, max_duration)
-        self.tokenizer = tokenizer
-        self.num_workers = cfg.num_workers
-        self.corpus = _corpus(cfg, tuple(paths), 0.0, math.inf)
-        cuts = sorted(self.corpus, key=lambda cut: (-cut.duration, cut.id))
-        self._batches = group_by_duration(cuts, max_duration)
+        corpus = _corpus(cfg, tuple(paths), 0.0, math.inf)
+        corpus.check_names()
+        self._dataset = _Dataset(corpus, tokenizer)
+        self._num_workers = cfg.num_workers
+        shards = 0 * corpus.durations if corpus.shards is None else corpus.shards
+        order = np.lexsort((-corpus.durations, shards))
+        self._plan = in_order(corpus.durations, order, max_duration)
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return len(self._plan.bounds)
 
     def __iter__(self) -> Iterator[Batch]:
-        return _load(iter(self._batches), self.corpus, self.tokenizer, self.num_workers)
+        return _load(self._plan, self._dataset, self._num_workers)
+
+
+def _train_plan(cfg: DataConfig, corpus: Corpus, epoch: int, seed: int) -> Plan:
+    """The batches of this process."""
+    world, rank = _world()
+    durations, shards = corpus.durations, corpus.shards
+    if cfg.sort_first_epoch and epoch == 1:
+        if shards is not None:
+            raise UserError(
+                "sort_first_epoch=true needs files of cuts: Shar is read shard by shard"
+            )
+        order = np.argsort(durations, kind="stable")
+        return in_turns(in_order(durations, order, cfg.max_duration), world, rank)
+    # A seed may be negative, an entropy may not.
+    rng = np.random.default_rng([seed & 0xFFFFFFFF, epoch])
+    how = (cfg.max_duration, cfg.num_buckets, rng, world, rank)
+    if shards is None:
+        return shuffled(durations, *how)
+    if len(np.unique(shards)) < world:
+        raise UserError(
+            f"{corpus.where}: fewer shards than the {world} training processes; export with"
+            " a smaller --shard-size"
+        )
+    return shuffled_shards(durations, shards, *how, streams=STREAMS)
+
+
+def _distortion(cfg: DataConfig, seed: int, epoch: int) -> Optional[Distortion]:
+    rooms = noise = None
+    if cfg.rir_cuts:
+        if not cfg.on_the_fly:
+            raise UserError(
+                "rir_cuts needs audio: set on_the_fly to true, or leave rir_cuts empty"
+            )
+        rooms = _rooms(tuple(cfg.rir_cuts), cfg.rir_probability)
+    if cfg.noise_cuts:
+        noise = _noise(
+            tuple(cfg.noise_cuts),
+            tuple(cfg.noise_snr),
+            cfg.noise_probability,
+            cfg.on_the_fly,
+        )
+    if rooms is None and noise is None:
+        return None
+    if cfg.cache and cfg.on_the_fly:
+        raise UserError(
+            "cache=true keeps the features of clean audio; set it to false with noise_cuts"
+            " or rir_cuts on the fly"
+        )
+    return Distortion(rooms, noise, seed, epoch)
+
+
+# One for all epochs.
+_rooms = lru_cache(maxsize=1)(Rooms)
+_noise = lru_cache(maxsize=1)(Noise)
 
 
 def _check(cfg: DataConfig, max_duration: float) -> None:
@@ -195,7 +245,7 @@ def _corpus(
     cfg: DataConfig, paths: Tuple[str, ...], shortest: float, longest: float
 ) -> Corpus:
     for path in paths:
-        if not Path(path).is_file():
+        if not Path(path).exists():
             raise UserError(f"{path} is missing; prepare the data first")
     # A file that has been written anew is read anew.
     versions = tuple(Path(path).stat().st_mtime_ns for path in paths)
@@ -208,31 +258,14 @@ def _shared_corpus(versions: Tuple[int, ...], *args) -> Corpus:
     return Corpus(*args)
 
 
-@lru_cache(maxsize=8)
-def _duration_bins(corpus: Corpus, num_buckets: int) -> List[float]:
-    """Durations where a bucket ends and the next begins; all hold about as much audio."""
-    durations = first_durations(corpus)
-    bins, total = [], 0.0
-    for duration in durations:
-        if total > sum(durations) / num_buckets and duration not in bins:
-            bins.append(duration)
-            total = 0.0
-        total += duration
-    # The sampler wants at least one.
-    return bins or [durations[-1]]
-
-
-def _load(
-    batches: Iterator[List[Cut]], corpus: Corpus, tokenizer: Tokenizer, workers: int
-) -> Iterator[Batch]:
-    dataset = _Dataset(corpus, tokenizer)
+def _load(plan: Plan, dataset: "_Dataset", workers: int) -> Iterator[Batch]:
     if workers == 0:
-        return map(dataset.__getitem__, batches)
-    return _load_in_workers(batches, dataset, workers)
+        return map(dataset.__getitem__, plan.batches())
+    return _load_in_workers(plan.batches(), dataset, workers)
 
 
 def _load_in_workers(
-    batches: Iterator[List[Cut]], dataset: "_Dataset", workers: int
+    batches: Iterator[np.ndarray], dataset: "_Dataset", workers: int
 ) -> Iterator[Batch]:
     loader = DataLoader(
         dataset,
@@ -258,14 +291,20 @@ def _load_in_workers(
 
 
 class _Dataset(torch.utils.data.Dataset):
-    """Maps a list of cuts to their batch."""
+    """Maps the numbers of utterances to their batch."""
 
-    def __init__(self, corpus: Corpus, tokenizer: Tokenizer):
+    def __init__(
+        self,
+        corpus: Corpus,
+        tokenizer: Tokenizer,
+        distortion: Optional[Distortion] = None,
+    ):
         self.corpus = corpus
         self.tokenizer = tokenizer
+        self.distortion = distortion
 
-    def __getitem__(self, cuts: List[Cut]) -> Batch:
-        return self.corpus.batch(cuts, self.tokenizer)
+    def __getitem__(self, numbers: np.ndarray) -> Batch:
+        return self.corpus.batch(numbers, self.tokenizer, self.distortion)
 
 
 def _identity(batch: Batch) -> Batch:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Dict, Optional
 
 from icefall_attn.config import RunConfig, to_dict
+from icefall_attn.data.shar import shard_files
 from icefall_attn.data.tokenizer import Tokenizer
 from icefall_attn.errors import UserError
 
@@ -29,13 +30,14 @@ FREE = {
 def fingerprint(
     config: RunConfig, tokenizer: Tokenizer, lexicon: Optional[Tokenizer] = None
 ) -> Dict[str, int]:
-    """Checksums of what the options only name: the tokens and the files of training cuts."""
+    """Checksums of what the options only name: the tokens and the files of cuts for training."""
     marks = {"tokens": zlib.crc32("\n".join(tokenizer.tokens).encode())}
     if lexicon is not None:
         marks["phones"] = zlib.crc32("\n".join(lexicon.tokens).encode())
-    for path in config.data.train_cuts:
-        if Path(path).is_file():
-            marks[path] = _checksum(Path(path))
+    data = config.data
+    for path in [*data.train_cuts, *data.noise_cuts, *data.rir_cuts]:
+        for file in [Path(path)] if Path(path).is_file() else shard_files(path):
+            marks[str(file)] = _checksum(file)
     return marks
 
 

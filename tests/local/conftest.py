@@ -61,3 +61,11 @@ def real_an4():
     if not (corpus / "etc").is_dir():
         pytest.skip(f"no AN4 in {DATA}; set ICEFALL_ATTN_DATA")
     return corpus
+
+
+@pytest.fixture(scope="session")
+def real_noise():
+    """A folder with `noise` and `rir`; set ICEFALL_ATTN_DATA to it."""
+    if not ((DATA / "noise").is_dir() and (DATA / "rir").is_dir()):
+        pytest.skip(f"no noise and rir in {DATA}; set ICEFALL_ATTN_DATA")
+    return DATA

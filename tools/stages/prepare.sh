@@ -7,6 +7,7 @@
 #   run_stage 1 manifests ...             # the recipe's own: data/manifests/CORPUS_{recordings,supervisions}_SET
 #   features_stage 2; tokens_stage 3; validate_stage 4; statistics_stage 5
 #   lm_stage 6 --unit char; graph_stage 7    # for the searches with LG; or graph_stage 7 MODEL.arpa.gz
+#   musan_stage 6; rir_stage 7   # noise and rooms, from or into $dl_dir, an option of the recipe
 . "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
 shared=../../../local # programs that several recipes use
@@ -64,6 +65,18 @@ validate_stage() {
 
 statistics_stage() {
   run_stage "$1" statistics describe --cuts $(cuts_of $sets) --lang-dir "$lang_dir"
+}
+
+# For --data.noise_cuts [data/fbank/musan_cuts.jsonl.gz]
+musan_stage() {
+  run_stage "$1" musan python "$shared/prepare_noise.py" --kind noise --corpus-dir "$dl_dir/musan" --download \
+    --features --output data/fbank/musan_cuts.jsonl.gz --nj "$nj" "${overwrite[@]}"
+}
+
+# For --data.rir_cuts [data/fbank/rir_cuts.jsonl.gz], which needs --data.on_the_fly true
+rir_stage() {
+  run_stage "$1" rir python "$shared/prepare_noise.py" --kind rir --corpus-dir "$dl_dir/RIRS_NOISES" --download \
+    --output data/fbank/rir_cuts.jsonl.gz --nj "$nj" "${overwrite[@]}"
 }
 
 describe() {

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Cuts of noises or room impulse responses, for training with data.noise_cuts and data.rir_cuts.
+
+    prepare_noise.py --kind noise --corpus-dir download/musan --features \\
+        --output data/fbank/musan_cuts.jsonl.gz
+    prepare_noise.py --kind rir --corpus-dir download/RIRS_NOISES \\
+        --output data/fbank/rir_cuts.jsonl.gz
+
+The directory is searched for wav and flac files: MUSAN, or any other noises. Of RIRS_NOISES the
+real and the simulated responses are taken. Only the first channel is used. Noises are divided into
+windows of about 10 s; their features, which training needs unless data.on_the_fly is true, come to
+lie beside the cuts. Finished files are kept unless `--overwrite`.
+"""
+
+import logging
+import multiprocessing
+import os
+import shutil
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Iterable, Iterator, List, Literal
+
+import torch
+from lhotse import CutSet, LilcomChunkyWriter, MonoCut, Recording
+from lhotse.recipes import download_musan, download_rir_noise, prepare_rir_noise
+
+from icefall_attn.data.audio import use_libsndfile
+from icefall_attn.data.download import downloading
+from icefall_attn.data.features import SAMPLE_RATE, feature_extractor
+from icefall_attn.data.manifests import write_manifest
+from icefall_attn.errors import UserError
+from icefall_attn.program import run_program
+
+# Seconds, about.
+WINDOW = 10.0
+DOWNLOADS = {
+    "noise": ("musan", download_musan),
+    "rir": ("RIRS_NOISES", download_rir_noise),
+}
+
+
+def prepare_noise(
+    kind: Literal["noise", "rir"],
+    corpus_dir: Path,
+    output: Path,
+    download: bool = False,
+    features: bool = False,
+    nj: int = 4,
+    overwrite: bool = False,
+) -> None:
+    """Writes the cuts.
+
+    Args:
+      kind: noises, or room impulse responses.
+      corpus_dir: of the audio.
+      output: file of the cuts, NAME.jsonl.gz.
+      download: fetch MUSAN (noise, 11 GB) or RIRS_NOISES (rir, 1.3 GB) from openslr.org if the
+        directory, which must have that name, is not there.
+      features: compute features too (noise only).
+      nj: processes that compute them.
+      overwrite: keep nothing that is there.
+
+    Raises:
+      UserError: on options that do not fit, and audio that is missing or cannot be read.
+    """
+    if nj < 1:
+        raise UserError(f"--nj is {nj}; at least one process is needed")
+    if features and kind == "rir":
+        raise UserError("--features is for noises: impulse responses work on audio")
+    if not output.name.endswith(".jsonl.gz"):
+        raise UserError(f"--output is {output}; its name should end in .jsonl.gz")
+    if output.is_file() and not overwrite:
+        logging.info("%s is there, kept", output)
+        return
+    if download:
+        fetch(kind, corpus_dir)
+    init_worker()
+    cuts = read_cuts(kind, corpus_dir)
+    if features:
+        # The old cuts name features that are about to be replaced.
+        output.unlink(missing_ok=True)
+        cuts = store_features(cuts, features_dir(output), nj)
+    write_manifest(CutSet.from_cuts(cuts), output)
+    hours = sum(cut.duration for cut in cuts) / 3600
+    logging.info("%s: %d cuts, %.2f hours", output, len(cuts), hours)
+
+
+def init_worker() -> None:
+    """One thread for each process: the processes are the parallel part."""
+    torch.set_num_threads(1)
+    use_libsndfile()
+
+
+def fetch(kind: str, corpus_dir: Path) -> None:
+    """Downloads the public corpus of a kind unless the directory is there."""
+    name, download = DOWNLOADS[kind]
+    if corpus_dir.name != name:
+        raise UserError(f"--download makes a directory {name}, not {corpus_dir.name}")
+    if corpus_dir.is_dir():
+        return
+    # The archive stays in it until all is unpacked, so that an interrupted download goes on.
+    temporary = corpus_dir.with_name(f".{name}.download")
+    shutil.rmtree(temporary / name, ignore_errors=True)
+    with downloading(name, corpus_dir):
+        download(temporary)
+    os.replace(temporary / name, corpus_dir)
+    shutil.rmtree(temporary)
+
+
+def read_cuts(kind: str, corpus_dir: Path) -> List[MonoCut]:
+    """Cuts of all audio below a directory: noises in windows, impulse responses whole."""
+    if not corpus_dir.is_dir():
+        raise UserError(f"{corpus_dir} is no directory; download it first")
+    official = corpus_dir / DOWNLOADS["rir"][0]
+    if not official.is_dir():
+        official = corpus_dir
+    if kind == "rir" and (official / "simulated_rirs").is_dir():
+        parts = prepare_rir_noise(official, parts=("real_rir", "sim_rir")).values()
+        recordings = [r for part in parts for r in part["recordings"]]
+    else:
+        recordings = list(_scan(corpus_dir))
+    if not recordings:
+        raise UserError(f"{corpus_dir} has no wav or flac file")
+    return list(_cut(recordings, WINDOW if kind == "noise" else float("inf")))
+
+
+def features_dir(output: Path) -> Path:
+    """Where the features of a file of cuts lie."""
+    return output.resolve().with_name(output.name.replace(".jsonl.gz", "_feats"))
+
+
+def store_features(cuts: List[MonoCut], directory: Path, nj: int) -> List[MonoCut]:
+    """Computes features into ``directory``, which is made anew."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    jobs = min(nj, len(cuts))
+    # Processes that are spawned do not inherit torch's threads, which a fork can lock up.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, init_worker) as executor:
+        stored = CutSet.from_cuts(cuts).compute_and_store_features(
+            feature_extractor(),
+            directory if jobs > 1 else directory / "feats-0",
+            num_jobs=jobs,
+            storage_type=LilcomChunkyWriter,
+            executor=executor if jobs > 1 else None,
+            progress_bar=jobs == 1,
+        )
+        by_id = {cut.id: cut for cut in stored}
+    missing = sorted({cut.id for cut in cuts} - by_id.keys())
+    if missing:  # lhotse leaves out what it cannot read
+        raise UserError(f"the audio of {missing[0]!r} cannot be read")
+    return [by_id[cut.id] for cut in cuts]
+
+
+def _scan(directory: Path) -> Iterator[Recording]:
+    for path in sorted(directory.rglob("*")):
+        if path.suffix.lower() in (".wav", ".flac"):
+            try:
+                name = str(path.relative_to(directory))
+                yield Recording.from_file(path.resolve(), recording_id=name)
+            except Exception as error:
+                raise UserError(f"{path} cannot be read as audio: {error}")
+
+
+def _cut(recordings: Iterable[Recording], window: float) -> Iterator[MonoCut]:
+    for recording in recordings:
+        if recording.sampling_rate != SAMPLE_RATE:
+            recording = recording.resample(SAMPLE_RATE)
+        count = max(1, round(recording.duration / window))
+        ends = [recording.num_samples * (i + 1) // count for i in range(count)]
+        for number, (begin, end) in enumerate(zip([0, *ends], ends)):
+            yield MonoCut(
+                id=f"{recording.id}-{number}" if count > 1 else recording.id,
+                start=begin / SAMPLE_RATE,
+                duration=(end - begin) / SAMPLE_RATE,
+                channel=recording.channel_ids[0],
+                recording=recording,
+            )
+
+
+if __name__ == "__main__":
+    run_program(prepare_noise, __doc__)
