@@ -50,7 +50,8 @@ setup(
     # be told apart by their hashes, which an extra cannot hold. requirements/k2.txt has them.
     extras_require={
         "digits": ["espeakng-loader>=0.2"],
-        "test": ["pytest>=7", "kaldi-native-fbank>=1.20"],
+        "pitch": ["kaldi-native-fbank>=1.23"],
+        "test": ["pytest>=7", "kaldi-native-fbank>=1.23"],
     },
     entry_points={
         "console_scripts": [

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from icefall_attn.data.audio import use_libsndfile
 from icefall_attn.data.batch import Batch
-from icefall_attn.data.features import FEATURE_DIM, SAMPLE_RATE, compute_features
+from icefall_attn.data.features import SAMPLE_RATE, compute_features, feature_dim
 from icefall_attn.data.manifests import read_manifest
 from icefall_attn.data.tokenizer import Tokenizer
 from icefall_attn.errors import UserError
@@ -28,6 +28,7 @@ class Corpus:
       on_the_fly: compute the features from audio.
       in_memory: keep the cuts, and each utterance's features once they have been loaded. Without
         it the files are read anew on each pass, however large they are.
+      features: their kind, see `icefall_attn.data.features`.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class Corpus:
         longest: float = float("inf"),
         on_the_fly: bool = False,
         in_memory: bool = False,
+        features: str = "fbank",
     ):
         if not paths:
             raise UserError("no file of cuts is given")
         self.paths = list(paths)
         self.shortest, self.longest = shortest, longest
         self.on_the_fly = on_the_fly
+        self.features, self.feature_dim = features, feature_dim(features)
         self._told = False
         self._cuts = list(self._read()) if in_memory else None
         self._features: Optional[Dict[str, Tensor]] = {} if in_memory else None
@@ -67,7 +70,7 @@ class Corpus:
         """Loads utterances and pads them with zeros to the longest."""
         features = [self.load(cut) for cut in cuts]
         lengths = [len(f) for f in features]
-        padded = torch.zeros(len(cuts), max(lengths), FEATURE_DIM)
+        padded = torch.zeros(len(cuts), max(lengths), self.feature_dim)
         for row, utterance in zip(padded, features):
             row[: len(utterance)] = utterance
         texts = [cut.supervisions[0].text or "" for cut in cuts]
@@ -96,9 +99,10 @@ class Corpus:
             raise UserError(
                 f"{where} has no features; prepare them or set on_the_fly to true"
             )
-        elif cut.num_features != FEATURE_DIM:
+        elif cut.num_features != self.feature_dim:
             raise UserError(
-                f"{where} has features of {cut.num_features} dimensions, not {FEATURE_DIM}"
+                f"{where} has features of {cut.num_features} dimensions, not the"
+                f" {self.feature_dim} of data.features={self.features}"
             )
 
     def _read(self) -> Iterator[Cut]:
@@ -132,7 +136,7 @@ class Corpus:
             )
 
     def load(self, cut: Cut) -> Tensor:
-        """(T, 80) features of one utterance; raises `UserError` if they cannot be had."""
+        """(T, F) features of one utterance; raises `UserError` if they cannot be had."""
         if self._features is None:
             return self._compute(cut)
         if cut.id not in self._features:
@@ -145,7 +149,9 @@ class Corpus:
             if not self.on_the_fly:
                 return torch.from_numpy(cut.load_features())
             use_libsndfile()
-            return compute_features(torch.from_numpy(cut.load_audio()[0]))
+            return compute_features(
+                torch.from_numpy(cut.load_audio()[0]), self.features
+            )
         except Exception as error:  # of lhotse, libsndfile, lilcom, numpy or the system
             what = "audio" if self.on_the_fly else "features"
             reason = (str(error) or repr(error)).splitlines()[0]
