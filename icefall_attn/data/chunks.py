@@ -160,7 +160,7 @@ def _compute(
                         load_samples(cuts[0])  # that of the copies is the same
                     else:
                         cuts = [_with_features(plan, cut, storage) for cut in cuts]
-                    made[cuts[0].id] = [_as_stored(cut) for cut in cuts]
+                    made[cuts[0].id] = [cut.to_dict() for cut in cuts]
                 except Unusable as reason:
                     unreadable.append((cuts[0].id, str(reason)))
         _sync(archive)
