@@ -35,6 +35,7 @@ setup(
         "lhotse>=1.33,<2",
         "urllib3",  # imported by lhotse, which does not declare it
         "lilcom>=1.7",  # the same
+        "scipy>=1.10",  # the same, to resample without torchaudio
         "soundfile>=0.12",
         "sentencepiece>=0.2",
         "kaldialign>=0.9",
