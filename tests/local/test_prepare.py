@@ -85,6 +85,11 @@ def no_features(cuts):
     cuts[1].features = None
 
 
+def no_features_at_all(cuts):
+    for cut in cuts:
+        cut.features = None
+
+
 def not_finite(cuts):
     path = f"{cuts[1].features.storage_path}/{cuts[1].features.storage_key}"
     values = np.load(path)
@@ -110,7 +115,7 @@ def too_many_tokens(cuts):
         (no_transcript, "0 transcripts, not one"),
         (twice, "there twice"),
         (short_transcript, "its transcript goes from"),
-        (fewer_frames, "frames in 5.0 s|cannot load"),
+        (fewer_frames, "lasts 5.0 s, its features 0.5"),
         (no_features, "has no features"),
         (not_finite, "not finite"),
         (unknown_character, "1 of 15 utterances with characters that no token covers"),
@@ -121,6 +126,41 @@ def too_many_tokens(cuts):
 def test_validate_refuses(cuts, tokenizer, change, message):
     changed(cuts, change)
     with pytest.raises(UserError, match=message):
+        validate(str(cuts), tokenizer)
+
+
+def test_misfits_are_listed_as_long_as_there_are_any(cuts, tokenizer):
+    other = cuts.with_name("toy_cuts_test.jsonl.gz")
+    cuts.rename(other)
+    changed(other, unknown_character)
+    changed(other, too_many_tokens)
+    validate(str(other), tokenizer)
+    spoilt = list(load_manifest(other))[1].id
+    listed = other.with_name("toy_cuts_test.misfits.txt")
+    assert listed.read_text() == f"{spoilt}\tmore tokens than encoder frames\n"
+    changed(other, lambda cuts: setattr(cuts[1].supervisions[0], "text", "ONE"))
+    validate(str(other), tokenizer)
+    assert not listed.exists()
+
+
+def test_only_so_many_features_are_loaded(cuts, tokenizer, caplog):
+    changed(cuts, not_finite)
+    with caplog.at_level("INFO"):
+        validate(str(cuts), tokenizer, load=0)
+    assert f"{cuts}: 15 utterances, sound; features of 0 loaded" in caplog.messages
+    with pytest.raises(UserError, match="not finite"):
+        validate(str(cuts), tokenizer, load=15)
+    # A random choice of 14 leaves one out; of all of them all are as likely.
+    changed(cuts, no_features_at_all)
+    with caplog.at_level("INFO"):
+        validate(str(cuts), tokenizer, load=14)
+    assert f"{cuts}: 15 utterances, sound; features of 14 loaded" in caplog.messages
+
+
+def test_audio_is_checked_where_there_are_no_features(cuts, tokenizer, tmp_path):
+    changed(cuts, no_features_at_all)
+    (tmp_path / "train2.wav").write_bytes(b"RIFF")
+    with pytest.raises(UserError, match="cannot load the audio of 'train2.*in all: 3"):
         validate(str(cuts), tokenizer)
 
 
