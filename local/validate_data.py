@@ -15,7 +15,6 @@ name with `_train`) may have 1 %, dropped by the trainer.
 
 import argparse
 import logging
-import random
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Set
 
@@ -25,6 +24,7 @@ from lhotse.cut import Cut
 from icefall_attn.data.corpus import Corpus
 from icefall_attn.data.features import FEATURE_DIMS, FRAME_SHIFT
 from icefall_attn.data.manifests import read_manifest
+from icefall_attn.data.sample import RandomSample
 from icefall_attn.data.tokenizer import UNK_ID, Tokenizer, load_tokenizer
 from icefall_attn.errors import UserError, run_main
 from icefall_attn.files import atomic_write
@@ -92,34 +92,28 @@ def validate(path: str, tokenizer: Tokenizer, load: int = LOADED) -> None:
     misfits: Dict[str, List[str]] = {}
     # 64 bits of each of a million names collide once in 30 million corpora.
     names: Set[int] = set()
-    chosen: List[Cut] = []
-    rng = random.Random(0)
-    count = 0
+    chosen: RandomSample[Cut] = RandomSample(load)
     for cut in corpus:
-        count += 1
         if hash(cut.id) in names:
             faults.add([f"the utterance {cut.id!r} is there twice"])
         names.add(hash(cut.id))
         faults.add(_find_faults(cut, corpus))
         for kind in _find_misfits(cut, tokenizer):
             misfits.setdefault(kind, []).append(cut.id)
-        # So all of the utterances so far are as likely to be among the chosen.
-        if len(chosen) < load:
-            chosen.append(cut)
-        elif (place := rng.randrange(count)) < load:
-            chosen[place] = cut
-    for cut in progress_bar(chosen, desc="features", unit="utterance"):
+        chosen.add(cut)
+    for cut in progress_bar(chosen.items, desc="features", unit="utterance"):
         faults.add(_find_faults_of_features(cut, corpus))
     if faults.count:
         raise UserError(f"{path}: {faults.first} (faults in all: {faults.count})")
     _list_misfits(path, misfits)
     for kind, ids in misfits.items():
-        what = f"{len(ids)} of {count} utterances with {kind}, e.g. {ids[0]!r}"
+        what = f"{len(ids)} of {chosen.seen} utterances with {kind}, e.g. {ids[0]!r}"
         logging.info("%s: %s", path, what)
-        if "_train" in Path(path).name and len(ids) > DROPPED_IN_TRAINING * count:
+        if "_train" in Path(path).name and len(ids) > DROPPED_IN_TRAINING * chosen.seen:
             raise UserError(f"{path}: {what}; text and tokens do not fit")
     logging.info(
-        "%s: %d utterances, sound; features of %d loaded", path, count, len(chosen)
+        "%s: %d utterances, sound; features of %d loaded",
+        *(path, chosen.seen, len(chosen.items)),
     )
 
 

@@ -42,7 +42,11 @@ def current_mib() -> float:
 def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """The result of a module's function, called in a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, arguments)
+        result = pool.apply(function, arguments)
+        # Let it end by itself: a killed one leaves semaphores behind, and warnings.
+        pool.close()
+        pool.join()
+    return result
 
 
 def alternate(calls: Dict[str, Callable[[], Any]], repeats: int) -> Dict[str, float]:

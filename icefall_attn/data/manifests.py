@@ -87,6 +87,22 @@ def read_lines(path: Union[str, Path]) -> Iterator[bytes]:
         raise UserError(f"{path} cannot be read as a manifest: {error!r}")
 
 
+def read_items(path: Union[str, Path]) -> Iterator[Any]:
+    """What a manifest holds, item by item.
+
+    Raises:
+      UserError: if the file is missing, empty or damaged.
+    """
+    count = 0
+    try:
+        for count, item in enumerate(read_manifest(path, lazy=True), 1):
+            yield item
+    except UserError:
+        raise
+    except Exception as error:  # as above
+        raise UserError(f"{path} is damaged after {count} items: {error!r}")
+
+
 def write_lines(lines: Iterable[bytes], path: Path) -> bool:
     """Writes lines to a `.jsonl.gz` manifest, which appears when it is whole.
 

@@ -5,12 +5,12 @@ import pytest
 import compute_fbank
 import prepare_tokens
 from describe_data import describe
-from lhotse import CutSet, load_manifest
+from lhotse import CutSet, SupervisionSegment, load_manifest
 from prepare_an4 import prepare_an4
 from toy_manifests import TEXTS
 from validate_data import validate
 
-from icefall_attn.data.manifests import write_manifest
+from icefall_attn.data.manifests import write_manifest, write_part
 from icefall_attn.data.tokenizer import load_tokenizer, train_char
 from icefall_attn.errors import UserError
 
@@ -36,6 +36,29 @@ def test_prepare_tokens(call_main, manifests, tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             call_main(*program, *options)
+
+
+def test_pieces_from_some_of_the_texts(call_main, tmp_path):
+    """Of 200 texts 20 are taken, and the one text with a Z."""
+    spoken = [
+        SupervisionSegment(str(i), "r", 0, 1, text=" ".join(TEXTS) * (1 + i % 3))
+        for i in range(200)
+    ]
+    spoken[150].text = "ZERO"
+    write_part(tmp_path, "toy", "train", [], spoken)
+    lang = tmp_path / "lang"
+    call_main(
+        *(prepare_tokens.main, "--lang-dir", lang, "--kind", "bpe"),
+        *("--supervisions", tmp_path / "toy_supervisions_train.jsonl.gz"),
+        *("--vocab-size", 14, "--bpe-texts", 20),
+    )
+    written = (lang / "transcript_words.txt").read_text().splitlines()
+    assert written == [s.text for s in spoken]
+    tokenizer = load_tokenizer(lang)
+    assert tokenizer.decode(tokenizer.encode("ZERO TWO")) == "ZERO TWO"
+    chosen = prepare_tokens.choose_texts(iter(written), 20)
+    assert 20 < len(chosen) < 25 and "ZERO" in chosen
+    assert prepare_tokens.choose_texts(iter(written), 200) == written
 
 
 @pytest.fixture
