@@ -16,6 +16,8 @@ preparation_options() {
   option nj count "$(usable_cores)" "parallel jobs"
   option token-kind one:char\|bpe char "kind of tokens"
   option vocab-size count "$2" "number of tokens, for bpe"
+  option features one:fbank\|fbank_pitch fbank "what speech becomes; train with the same data.features"
+  option storage one:lilcom\|numpy\|none lilcom "of features; none: train with data.on_the_fly=true"
   option speeds numbers "$3" "speeds at which the training speech is used once more"
 }
 
@@ -31,7 +33,8 @@ parse_preparation() {
 
 features_stage() {
   run_stage "$1" features python "$shared/compute_fbank.py" --manifest-dir data/manifests --prefix "$corpus" \
-    --parts $parts "${perturb[@]}" --output-dir data/fbank --nj "$nj" "${overwrite[@]}"
+    --parts $parts "${perturb[@]}" --output-dir data/fbank --nj "$nj" \
+    --features "$features" --storage "$storage" "${overwrite[@]}"
 }
 
 tokens_stage() {
