@@ -279,10 +279,10 @@ def full_disk_told(directory: Path) -> Iterator[None]:
 
 def report_speed(part: str, chunks: List[Chunk], seconds: float, nj: int) -> None:
     """Logs how fast the audio went by."""
-    audio = sum(chunk.computed for chunk in chunks)
+    audio = sum(chunk.read for chunk in chunks)
     if audio > 0:
         logging.info(
-            "%s: %.2f hours computed in %.1f s, %.0f x real time, --nj %d",
+            "%s: %.2f hours of audio in %.1f s, %.0f x real time, --nj %d",
             *(part, audio / 3600, seconds, audio / seconds, nj),
         )
 

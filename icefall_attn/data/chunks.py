@@ -5,6 +5,7 @@ all that its features depend on. They lie beside it in `INDEX-AUDIO.lca` or `IND
 a killed process has finished is found again, and what was made from other audio is not touched.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -58,7 +59,7 @@ class Chunk(NamedTuple):
       path: its file of cuts.
       cuts: how many there are.
       seconds: of audio in them.
-      computed: seconds of audio that were read now; the rest was there.
+      read: seconds of audio that were read now; the rest was there.
       changed: cuts that were there and got other transcripts.
       left_out: id and reason of utterances that cannot be used.
     """
@@ -66,7 +67,7 @@ class Chunk(NamedTuple):
     path: Path
     cuts: int
     seconds: float
-    computed: float
+    read: float
     changed: int
     left_out: List[Tuple[str, str]]
 
@@ -102,11 +103,14 @@ def compute_chunk(plan: Plan, index: int, utterances: Sequence[Utterance]) -> Ch
     if computed or changed or not path.exists():
         lines = (json.dumps(cut, ensure_ascii=False) + "\n" for cut in made)
         write_lines((line.encode() for line in lines), path)
+    copies_read = 1 if plan.storage == "none" else None
     return Chunk(
         path=path,
         cuts=len(made),
         seconds=sum(cut["duration"] for cut in made),
-        computed=sum(cut["duration"] for cuts in computed.values() for cut in cuts),
+        read=sum(
+            cut["duration"] for cuts in computed.values() for cut in cuts[:copies_read]
+        ),
         changed=changed,
         left_out=left_out,
     )
@@ -164,9 +168,11 @@ def _compute(
                 except Unusable as reason:
                     unreadable.append((cuts[0].id, str(reason)))
         _sync(archive)
-    except OSError:
+    except OSError as error:
         if fresh:
             _remove(archive)
+        if error.errno is None:  # numpy's way to say that not all was written
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(archive))
         raise
     return made, unreadable
 
