@@ -44,7 +44,7 @@ from icefall_attn.data.manifests import (
 )
 from icefall_attn.data.utterances import Utterance, read_utterances
 from icefall_attn.errors import UserError, run_main
-from icefall_attn.files import atomic_write
+from icefall_attn.files import atomic_write, remove_leftovers
 from icefall_attn.progress import progress_bar
 
 
@@ -169,6 +169,7 @@ def prepare(part: str, args: argparse.Namespace, executor: Optional[Executor]) -
         output.unlink(missing_ok=True)
         shutil.rmtree(plan.directory, ignore_errors=True)
     plan.directory.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(args.output_dir)
 
     chunks, start = [], time.perf_counter()
     jobs = in_chunks(read_utterances(recordings, supervisions), args.chunk_size)
