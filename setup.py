@@ -35,6 +35,7 @@ setup(
         "lhotse>=1.33,<2",
         "urllib3",  # imported by lhotse, which does not declare it
         "lilcom>=1.7",  # the same
+        "scipy>=1.10",  # the same, to resample without torchaudio
         "soundfile>=0.12",
         "sentencepiece>=0.2",
         "kaldialign>=0.9",
@@ -51,7 +52,8 @@ setup(
     extras_require={
         "digits": ["espeakng-loader>=0.2"],
         "graph": ["kaldilm>=1.15"],  # n-grams to graphs, for the searches with LG
-        "test": ["pytest>=7", "kaldi-native-fbank>=1.20"],
+        "pitch": ["kaldi-native-fbank>=1.23"],
+        "test": ["pytest>=7", "kaldi-native-fbank>=1.23"],
     },
     entry_points={
         "console_scripts": [

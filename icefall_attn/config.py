@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Type
 import yaml
 from jsonargparse import ActionConfigFile, ArgumentParser
 
+from icefall_attn.data.features import feature_dim
 from icefall_attn.data.loader import DataConfig
 from icefall_attn.errors import UserError
 from icefall_attn.files import atomic_write
@@ -50,6 +51,12 @@ class RunConfig:
             1, self.train.max_steps
         )  # a schedule that does not fit says so now
         self.model.encoder.check_longest(self.data.max_utterance)
+        dim = feature_dim(self.data.features)
+        if self.model.encoder.feature_dim != dim:
+            raise UserError(
+                f"model.encoder.feature_dim={self.model.encoder.feature_dim} but "
+                f"data.features={self.data.features} has {dim} dimensions; set it to {dim}"
+            )
 
 
 def to_dict(config: Any) -> Dict[str, Any]:

@@ -6,35 +6,59 @@
 
 writes `an4_cuts_PART.jsonl.gz` and, beside them, the features in `an4_feats_PART/`. The parts named
 by `--perturb` get a copy at each other speed and are shuffled, so that they can be read in order.
-A part that is there already, made from the same audio, is kept; other transcripts are put into it
-without computing its features again. `--overwrite` computes everything again.
+
+Utterances that cannot be used (no or damaged audio, audio that is not what the manifest says, no
+text, too short, too long, an id that was there before) are left out and listed with the reason in
+`an4_left-out_PART.txt`; more of them than `--max-bad-share` are an error.
+
+The work is done in chunks. Those that are finished stay: a killed run goes on where it was, corrected
+transcripts are put in without computing features again, and only other audio is computed anew.
 """
 
 import argparse
-import json
+import errno
 import logging
 import multiprocessing
 import os
-import random
 import shutil
-from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import replace
+import threading
+import time
+from collections import deque
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Deque, Iterable, Iterator, List, Optional
 
 import torch
-from lhotse import CutSet, LilcomChunkyWriter, NumpyFilesWriter
-from lhotse.cut import Cut
 
 from icefall_attn.data.audio import use_libsndfile
-from icefall_attn.data.features import SAMPLE_RATE, feature_extractor
-from icefall_attn.data.manifests import manifest_path, read_manifest, write_manifest
+from icefall_attn.data.chunks import Chunk, Plan, compute_chunk
+from icefall_attn.data.features import FEATURE_DIMS
+from icefall_attn.data.manifests import (
+    manifest_path,
+    read_lines,
+    shuffled_lines,
+    write_lines,
+)
+from icefall_attn.data.utterances import Utterance, read_utterances
 from icefall_attn.errors import UserError, run_main
-
-STORAGE = {"lilcom": LilcomChunkyWriter, "numpy": NumpyFilesWriter}
+from icefall_attn.files import atomic_write, remove_leftovers
+from icefall_attn.progress import progress_bar
 
 
 def main() -> None:
+    args = parse_args()
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
+    check(args)
+    with workers(args.nj) as executor:
+        for part in args.parts:
+            with full_disk_told(args.output_dir):
+                prepare(part, args, executor)
+
+
+def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -67,148 +91,228 @@ def main() -> None:
         "--nj", type=int, default=min(8, os.cpu_count() or 1), help="processes"
     )
     parser.add_argument(
+        "--features",
+        choices=sorted(FEATURE_DIMS),
+        default="fbank",
+        help="80 log mel energies (default), or these and 3 of Kaldi's pitch; train with the same"
+        " data.features",
+    )
+    parser.add_argument(
         "--storage",
-        choices=sorted(STORAGE),
+        choices=["lilcom", "numpy", "none"],
         default="lilcom",
-        help="lilcom: a few compressed archives, a third of the size, rounded to 1/32;"
-        " numpy: one exact file per utterance, faster to read",
+        help="lilcom (default): compressed archives, a third of the size, rounded to 1/32;"
+        " numpy: one exact file per utterance, faster to read; none: only the audio is checked,"
+        " and data.on_the_fly=true computes features in training",
+    )
+    parser.add_argument(
+        "--longest",
+        type=float,
+        default=50.0,
+        metavar="SECONDS",
+        help="longer utterances are left out (default: 50)",
+    )
+    parser.add_argument(
+        "--max-bad-share",
+        type=float,
+        default=0.01,
+        metavar="SHARE",
+        help="of the utterances may be left out (default: 0.01)",
+    )
+    parser.add_argument(
+        "--chunk-size",
+        type=int,
+        default=100,
+        metavar="N",
+        help="utterances that are done or not done as a whole (default: 100)",
     )
     parser.add_argument(
         "--overwrite", action="store_true", help="keep nothing that is there"
     )
-    args = parser.parse_args()
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
-    if args.nj < 1:
-        raise UserError(f"--nj is {args.nj}; at least one process is needed")
+    return parser.parse_args()
+
+
+def check(args: argparse.Namespace) -> None:
+    """Refuses options without a meaning."""
+    for name in ("nj", "chunk_size"):
+        if getattr(args, name) < 1:
+            option = f"--{name.replace('_', '-')}"
+            raise UserError(f"{option} is {getattr(args, name)}; give at least 1")
     for part in args.perturb:
         if part not in args.parts:
             raise UserError(f"--perturb names {part!r}, which is not among --parts")
     for speed in args.speeds:
         if not 0.5 <= speed <= 2.0 or speed == 1.0:
             raise UserError(f"--speeds has {speed}; use 0.5 to 2.0 without 1.0")
+    if not 0.0 <= args.max_bad_share < 1.0:
+        raise UserError(
+            f"--max-bad-share is {args.max_bad_share}; use 0 or more and less than 1"
+        )
 
-    init_worker()
+
+def prepare(part: str, args: argparse.Namespace, executor: Optional[Executor]) -> None:
+    """Makes the cuts of one part."""
+    recordings, supervisions = (
+        manifest_path(args.manifest_dir, args.prefix, kind, part)
+        for kind in ("recordings", "supervisions")
+    )
+    total = sum(1 for _ in read_lines(supervisions))
+    output = manifest_path(args.output_dir, args.prefix, "cuts", part)
+    plan = Plan(
+        directory=args.output_dir.resolve() / f"{args.prefix}_feats_{part}",
+        features=args.features,
+        storage=args.storage,
+        speeds=tuple(args.speeds) if part in args.perturb else (),
+        longest=args.longest,
+    )
+    if args.overwrite:
+        output.unlink(missing_ok=True)
+        shutil.rmtree(plan.directory, ignore_errors=True)
+    plan.directory.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(args.output_dir)
+
+    chunks, start = [], time.perf_counter()
+    jobs = in_chunks(read_utterances(recordings, supervisions), args.chunk_size)
+    results = progress_bar(
+        run(plan, jobs, args.nj, executor),
+        desc=part,
+        total=-(-total // args.chunk_size),
+        unit="chunk",
+    )
+    list_path = output.with_name(f"{args.prefix}_left-out_{part}.txt")
+    bad, example = 0, ""
+    with atomic_write(list_path) as listing:
+        for chunk in results:
+            for name, reason in chunk.left_out:
+                print(name, reason, sep="\t", file=listing)
+                example = example or f"{name!r}: {reason}"
+            bad += len(chunk.left_out)
+            chunks.append(chunk._replace(left_out=[]))
+    report_speed(part, chunks, time.perf_counter() - start, args.nj)
+    if bad > args.max_bad_share * total:
+        raise UserError(
+            f"{part}: {bad} of {total} utterances cannot be used, more than --max-bad-share"
+            f" {args.max_bad_share:g}; {list_path} lists them, first {example}"
+        )
+    if bad == 0:
+        list_path.unlink()
+    count = sum(chunk.cuts for chunk in chunks)
+    if count == 0:
+        raise UserError(f"{args.manifest_dir}: no utterance in the part {part!r}")
+    lines = (line for chunk in chunks for line in read_lines(chunk.path))
+    if plan.speeds:
+        lines = shuffled_lines(lines, count, args.output_dir)
+    report(part, chunks, output, write_lines(lines, output), bad)
+    remove_others(plan.directory, chunks)
+
+
+def in_chunks(utterances: Iterator[Utterance], size: int) -> Iterator[List[Utterance]]:
+    """As many utterances at a time as a chunk has."""
+    while chunk := list(islice(utterances, size)):
+        yield chunk
+
+
+def run(
+    plan: Plan,
+    jobs: Iterable[List[Utterance]],
+    nj: int,
+    executor: Optional[Executor],
+) -> Iterator[Chunk]:
+    """The chunks in order; some for each process are under way, the rest is not yet read."""
+    waiting: Deque[Future] = deque()
+    for index, job in enumerate(jobs):
+        if executor is None:
+            yield compute_chunk(plan, index, job)
+            continue
+        waiting.append(executor.submit(compute_chunk, plan, index, job))
+        if len(waiting) > 4 * nj:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+@contextmanager
+def workers(nj: int) -> Iterator[Optional[Executor]]:
+    """A pool of ``nj`` processes; None for one, which is this one."""
+    init_process()
+    if nj == 1:
+        yield None
+        return
     # Processes that are spawned do not inherit torch's threads, which a fork can lock up.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(args.nj, context, init_worker) as executor:
-        for part in args.parts:
-            speeds = args.speeds if part in args.perturb else []
-            cuts = read_cuts(args.manifest_dir, args.prefix, part, speeds)
-            output = manifest_path(args.output_dir, args.prefix, "cuts", part)
-            features = args.output_dir.resolve() / f"{args.prefix}_feats_{part}"
-            stored = None
-            if not args.overwrite:
-                stored = read_finished(output, cuts, args.storage)
-            if stored is None:
-                cuts = store_features(cuts, features, args.nj, args.storage, executor)
-                if speeds:
-                    random.Random(0).shuffle(cuts)
-            else:
-                cuts, changed = with_supervisions(stored, cuts)
-                if changed == 0:
-                    logging.info("%s: %s is there, kept", part, output)
-                    continue
-                logging.info("%s: %d transcripts changed, features kept", part, changed)
-            write_manifest(CutSet.from_cuts(cuts), output)
-            hours = sum(cut.duration for cut in cuts) / 3600
-            logging.info("%s: %d cuts, %.2f hours", part, len(cuts), hours)
+    executor = ProcessPoolExecutor(nj, context, init_worker)
+    try:
+        yield executor
+    except BrokenProcessPool:
+        raise UserError(
+            f"one of the {nj} processes was killed, perhaps for lack of memory; what is finished"
+            " is kept: start again, with a smaller --nj"
+        )
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 def init_worker() -> None:
+    """For a process of the pool, which must not outlive a killed parent."""
+    parent = multiprocessing.parent_process()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    init_process()
+
+
+def init_process() -> None:
     """One thread for each process: the processes are the parallel part."""
     torch.set_num_threads(1)
     use_libsndfile()
 
 
-def read_cuts(
-    manifest_dir: Path, prefix: str, part: str, speeds: List[float]
-) -> List[Cut]:
-    """Cuts of one utterance each, named as their supervisions, with copies at other speeds."""
-    recordings, supervisions = (
-        read_manifest(manifest_path(manifest_dir, prefix, kind, part))
-        for kind in ("recordings", "supervisions")
-    )
-    cuts = CutSet.from_manifests(recordings=recordings, supervisions=supervisions)
-    if any(recording.sampling_rate != SAMPLE_RATE for recording in recordings):
-        cuts = cuts.resample(SAMPLE_RATE)
-    cuts = cuts.trim_to_supervisions(keep_overlapping=False)
-    cuts = [cut.with_id(cut.supervisions[0].id) for cut in cuts]
-    if not cuts:
-        raise UserError(f"{manifest_dir}: no utterance in the part {part!r}")
-    return cuts + [cut.perturb_speed(speed) for speed in speeds for cut in cuts]
-
-
-def read_finished(output: Path, cuts: List[Cut], storage: str) -> Optional[List[Cut]]:
-    """The cuts in ``output`` if they are of the same audio, at these speeds, with features."""
-    if not output.is_file():
-        return None
-    stored = list(read_manifest(output))
-    wanted = {cut.id: _audio_of(cut) for cut in cuts}
-    finished = {cut.id: _audio_of(cut) for cut in stored} == wanted and all(
-        cut.has_features
-        and cut.features.storage_type == STORAGE[storage].name
-        and Path(cut.features.storage_path).exists()
-        for cut in stored
-    )
-    return stored if finished else None
-
-
-def with_supervisions(stored: List[Cut], cuts: List[Cut]) -> Tuple[List[Cut], int]:
-    """``stored`` with the supervisions of ``cuts``, and how many of them differ."""
-    new = {cut.id: cut.supervisions for cut in cuts}
-    changed = sum(cut.supervisions != new[cut.id] for cut in stored)
-    return [replace(cut, supervisions=new[cut.id]) for cut in stored], changed
-
-
-def store_features(
-    cuts: List[Cut], directory: Path, nj: int, storage: str, executor: Executor
-) -> List[Cut]:
-    """Computes the features of cuts into ``directory``, which appears when it is whole."""
-    temporary = directory.with_name(f".{directory.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    jobs = min(nj, len(cuts))
+@contextmanager
+def full_disk_told(directory: Path) -> Iterator[None]:
+    """Says what to do about a full disk."""
     try:
-        stored = CutSet.from_cuts(cuts).compute_and_store_features(
-            feature_extractor(),
-            temporary if jobs > 1 else temporary / "feats-0",
-            num_jobs=jobs,
-            storage_type=STORAGE[storage],
-            executor=executor if jobs > 1 else None,
-            progress_bar=jobs == 1,
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise UserError(
+            f"the disk of {directory} is full; what is finished is kept: make room and start again"
         )
-    except OSError:  # a full disk and the like
-        raise
-    except Exception as error:
-        check_audio(cuts)
-        raise UserError(f"lhotse cannot compute features: {error!r}")
-    by_id = {cut.id: cut for cut in stored}
-    if len(by_id) < len(cuts):  # lhotse leaves out some of what it cannot read
-        check_audio(cuts)
-        raise UserError(f"lhotse left out {len(cuts) - len(by_id)} utterances")
-    shutil.rmtree(directory, ignore_errors=True)
-    os.replace(temporary, directory)
-    return [_moved(by_id[cut.id], temporary, directory) for cut in cuts]
 
 
-def check_audio(cuts: List[Cut]) -> None:
-    """Raises `UserError` with the first utterance whose audio cannot be read."""
-    for cut in cuts:
-        try:
-            cut.load_audio()
-        except Exception:  # what lhotse makes of it tells a user nothing
-            source = cut.recording.sources[0].source
-            raise UserError(f"the audio of {cut.id!r} cannot be read from {source}")
+def report_speed(part: str, chunks: List[Chunk], seconds: float, nj: int) -> None:
+    """Logs how fast the audio went by."""
+    audio = sum(chunk.read for chunk in chunks)
+    if audio > 0:
+        logging.info(
+            "%s: %.2f hours of audio in %.1f s, %.0f x real time, --nj %d",
+            *(part, audio / 3600, seconds, audio / seconds, nj),
+        )
 
 
-def _audio_of(cut: Cut) -> Dict[str, Any]:
-    values = replace(cut, supervisions=[], features=None).to_dict()
-    return json.loads(json.dumps(values))  # as a manifest gives it back
+def report(
+    part: str, chunks: List[Chunk], output: Path, written: bool, bad: int
+) -> None:
+    """Logs what became of a part."""
+    if not written:
+        logging.info("%s: %s is there, kept", part, output)
+        return
+    changed = sum(chunk.changed for chunk in chunks)
+    if changed:
+        logging.info("%s: %d transcripts changed, features kept", part, changed)
+    logging.info(
+        "%s: %d cuts, %.2f hours, %d utterances left out",
+        part,
+        sum(chunk.cuts for chunk in chunks),
+        sum(chunk.seconds for chunk in chunks) / 3600,
+        bad,
+    )
 
 
-def _moved(cut: Cut, old: Path, new: Path) -> Cut:
-    path = new / Path(cut.features.storage_path).relative_to(old)
-    return replace(cut, features=replace(cut.features, storage_path=str(path)))
+def remove_others(directory: Path, chunks: List[Chunk]) -> None:
+    """Removes what belongs to no chunk: of an earlier run with other audio, or a killed one."""
+    names = {chunk.path.name.split(".")[0] for chunk in chunks}
+    for path in directory.iterdir():
+        if path.name.split(".")[0] not in names:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 if __name__ == "__main__":

@@ -7,9 +7,12 @@ Copies of an utterance at other speeds count in utterances and hours, but not in
 """
 
 import argparse
+from array import array
 from collections import Counter
 from pathlib import Path
-from typing import List, Sequence
+from typing import List
+
+import numpy as np
 
 from icefall_attn.data.corpus import Corpus
 from icefall_attn.data.features import FRAME_SHIFT
@@ -39,9 +42,8 @@ def main() -> None:
 
 def describe(path: str, tokenizer: Tokenizer) -> List[str]:
     """The lines about one file of cuts."""
-    durations: List[float] = []
-    lengths: List[int] = []
-    density: List[float] = []
+    # Not lists: files may have millions of utterances.
+    durations, lengths, density = array("d"), array("l"), array("d")
     speakers: Counter = Counter()
     words: Counter = Counter()
     unknown = too_long = copies = 0
@@ -83,10 +85,9 @@ def describe(path: str, tokenizer: Tokenizer) -> List[str]:
     return lines
 
 
-def _row(values: Sequence[float], form: str) -> str:
+def _row(values: array, form: str) -> str:
     """The values below which the given shares of all lie."""
-    ordered = sorted(values)
-    picked = (ordered[round(share * (len(ordered) - 1))] for share in SHARES)
+    picked = np.quantile(values, SHARES, method="nearest").tolist()
     return "".join(f"{format(value, form):>8}" for value in picked)
 
 

@@ -12,10 +12,12 @@ import argparse
 import logging
 import re
 from pathlib import Path
+from typing import IO, Iterator, List
 
 from icefall_attn.data.lexicon import read_lexicon
-from icefall_attn.data.manifests import read_manifest
-from icefall_attn.data.tokenizer import train_bpe, train_char
+from icefall_attn.data.manifests import read_items
+from icefall_attn.data.sample import RandomSample
+from icefall_attn.data.tokenizer import Tokenizer, train_bpe, train_char
 from icefall_attn.errors import UserError, run_main
 from icefall_attn.files import atomic_write
 
@@ -45,6 +47,14 @@ def main() -> None:
         help="bpe: how many, <blk>, <sos/eos> and <unk> included",
     )
     parser.add_argument(
+        "--bpe-texts",
+        type=int,
+        default=100_000,
+        metavar="N",
+        help="bpe: of more texts, a random choice of N makes the pieces (default: 100000, for"
+        " which 1 GB of memory is enough); no character is missed",
+    )
+    parser.add_argument(
         "--lexicon",
         type=Path,
         metavar="FILE",
@@ -67,25 +77,52 @@ def main() -> None:
             raise UserError(
                 f"--supervisions {path} is no training set; tokens come from training text only"
             )
-    texts = [s.text or "" for path in args.supervisions for s in read_manifest(path)]
-    if args.kind == "bpe":
-        if args.vocab_size is None or args.vocab_size < 4:
-            raise UserError(f"--vocab-size is {args.vocab_size}; give at least 4")
-        tokenizer = train_bpe(texts, args.vocab_size)
-    elif args.kind == "lexicon":
-        if args.lexicon is None:
-            raise UserError("--kind lexicon needs --lexicon FILE")
-        tokenizer = read_lexicon(args.lexicon, texts)
-    else:
+    if args.kind == "bpe" and (args.vocab_size is None or args.vocab_size < 4):
+        raise UserError(f"--vocab-size is {args.vocab_size}; give at least 4")
+    if args.kind == "lexicon" and args.lexicon is None:
+        raise UserError("--kind lexicon needs --lexicon FILE")
+    if args.bpe_texts < 1:
+        raise UserError(f"--bpe-texts is {args.bpe_texts}; give at least 1")
+
+    with atomic_write(args.lang_dir / "transcript_words.txt") as file:
+        tokenizer = make_tokenizer(args, copy_texts(args.supervisions, file))
+    if args.kind != "bpe":
         # A bpe.model of an earlier run would be taken for this inventory's.
         (args.lang_dir / "bpe.model").unlink(missing_ok=True)
-        tokenizer = train_char(texts, keep_spaces=not args.drop_spaces)
-    with atomic_write(args.lang_dir / "transcript_words.txt") as file:
-        file.writelines(f"{text}\n" for text in texts)
     tokenizer.save(args.lang_dir)
-    logging.info(
-        "%s: %d tokens from %d texts", args.lang_dir, tokenizer.vocab_size, len(texts)
-    )
+    logging.info("%s: %d tokens", args.lang_dir, tokenizer.vocab_size)
+
+
+def copy_texts(paths: List[Path], file: IO[str]) -> Iterator[str]:
+    """The texts one by one, each written to ``file`` on its way."""
+    for path in paths:
+        for supervision in read_items(path):
+            text = supervision.text or ""
+            file.write(f"{text}\n")
+            yield text
+
+
+def make_tokenizer(args: argparse.Namespace, texts: Iterator[str]) -> Tokenizer:
+    """The tokenizer of a training text, which is read once."""
+    if args.kind == "lexicon":
+        return read_lexicon(args.lexicon, texts)
+    if args.kind == "char":
+        return train_char(texts, keep_spaces=not args.drop_spaces)
+    chosen = choose_texts(texts, args.bpe_texts)
+    logging.info("pieces are trained on %d texts", len(chosen))
+    return train_bpe(chosen, args.vocab_size)
+
+
+def choose_texts(texts: Iterator[str], count: int) -> List[str]:
+    """All texts, or a random choice and the first text with each character."""
+    sample: RandomSample[str] = RandomSample(count)
+    characters, firsts = set(), []
+    for text in texts:
+        sample.add(text)
+        if not characters.issuperset(text):
+            characters.update(text)
+            firsts.append(text)
+    return sample.items if sample.seen <= count else sample.items + firsts
 
 
 if __name__ == "__main__":

@@ -118,6 +118,16 @@ def test_files_of_the_recipes_are_sound(path):
     assert config.data.train_cuts and config.data.valid_cuts
 
 
+def test_the_encoder_takes_the_features_of_the_data():
+    pitch = ["--data.features", "fbank_pitch"]
+    with pytest.raises(
+        UserError, match="feature_dim=80 but .* has 83 .*; set it to 83"
+    ):
+        parse(RunConfig, pitch)
+    config = parse(RunConfig, [*pitch, "--model.encoder.feature_dim", "83"])
+    assert from_dict(RunConfig, to_dict(config)) == config
+
+
 # Tokens, and parameters in millions of encoder, predictor and joiner in the paper's sizes.
 SOURCES = {
     "aishell/ASR/conf/prob_sparse.yaml": (4231, 30.20),
@@ -129,7 +139,7 @@ SOURCES = {
 def test_configurations_of_the_prob_sparse_paper(path):
     """16 x 256, FF 1024, 4 heads, kernel 3, absolute positions, LSTM 256, joint 512, 83 features."""
     config = parse(RunConfig, ["--config", str(ROOT / "egs" / path)])
-    config.model.encoder.feature_dim = 83
+    assert config.data.features == "fbank_pitch"
     config.model.vocab_size, millions = SOURCES[path]
     model = Transducer(config.model)
     parts = [model.encoder, model.predictor, model.joiner]

@@ -88,7 +88,8 @@ def trained_batch(shape: Shape, exp_dir: str, cuts: str) -> dict:
 def _join_utterances(experiment: Experiment, cuts: str, shape: Shape) -> List[tuple]:
     """``shape.size`` pairs of features and tokens, each of successive utterances."""
     done: List[tuple] = []
-    features, tokens = torch.empty(0, 80), []
+    features = torch.empty(0, experiment.config.model.encoder.feature_dim)
+    tokens: List[int] = []
     for batch in eval_loader(cuts, experiment.config.data, experiment.tokenizer, 60.0):
         for i, length in enumerate(batch.feature_lengths.tolist()):
             longer = torch.cat([features, batch.features[i, :length]])

@@ -51,7 +51,10 @@ def main(arguments: Optional[List[str]] = None) -> None:
     model = experiment.model.to(device)
     graph = word_graph(config, experiment.tokenizer.tokens, device)
     failed = 0
-    for paths, features in _batches(options.audio, options.max_duration):
+    batches = _batches(
+        options.audio, options.max_duration, experiment.config.data.features
+    )
+    for paths, features in batches:
         lengths = torch.tensor([len(f) for f in features], dtype=torch.int64)
         results: Dict[str, Optional[List[Hypothesis]]] = {}
         if features:
@@ -79,12 +82,12 @@ def main(arguments: Optional[List[str]] = None) -> None:
 
 
 def _batches(
-    paths: List[str], max_duration: float
+    paths: List[str], max_duration: float, kind: str
 ) -> Iterator[Tuple[List[Tuple[str, Optional[str]]], List[Tensor]]]:
     """Files in order, as many at a time as fit ``max_duration`` seconds, padding included.
 
     Yields:
-      (path, problem or None) of the files, and the features (T, 80) of those without one.
+      (path, problem or None) of the files, and the features (T, F) of those without one.
     """
     from icefall_attn.data.features import FRAME_SHIFT
 
@@ -92,7 +95,7 @@ def _batches(
     features: List[Tensor] = []
     longest = 0
     for path in paths:
-        utterance, problem = _load(path)
+        utterance, problem = _load(path, kind)
         if utterance is not None:
             width = max(longest, len(utterance))
             if features and width * (len(features) + 1) * FRAME_SHIFT > max_duration:
@@ -105,8 +108,8 @@ def _batches(
         yield files, features
 
 
-def _load(path: str) -> Tuple[Optional[Tensor], Optional[str]]:
-    """Features (T, 80) of a file, or why there are none."""
+def _load(path: str, kind: str) -> Tuple[Optional[Tensor], Optional[str]]:
+    """Features (T, F) of a file, or why there are none."""
     from icefall_attn.data.audio import load_audio
     from icefall_attn.data.features import SAMPLE_RATE, compute_features
 
@@ -117,7 +120,7 @@ def _load(path: str) -> Tuple[Optional[Tensor], Optional[str]]:
     seconds = len(samples) / SAMPLE_RATE
     if seconds < _SHORTEST:
         return None, f"{path} is too short: {seconds:.3f} s, less than {_SHORTEST} s"
-    return compute_features(samples), None
+    return compute_features(samples, kind), None
 
 
 def _parse(arguments: Optional[List[str]]):

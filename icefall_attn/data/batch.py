@@ -11,7 +11,7 @@ class Batch(NamedTuple):
 
     Attributes:
       ids: names of the utterances.
-      features: (B, T, 80) float32, zeros past the end of each utterance.
+      features: (B, T, F) float32, zeros past the end of each utterance.
       feature_lengths: (B,) int64, frames of 10 ms.
       texts: the reference transcripts.
       tokens: their token ids.

@@ -12,7 +12,7 @@ from torch import Tensor
 from icefall_attn.data.acoustics import Distortion
 from icefall_attn.data.audio import use_libsndfile
 from icefall_attn.data.batch import Batch
-from icefall_attn.data.features import FEATURE_DIM, SAMPLE_RATE, compute_features
+from icefall_attn.data.features import SAMPLE_RATE, compute_features, feature_dim
 from icefall_attn.data.index import IndexedCuts, Joined
 from icefall_attn.data.shar import SharCuts
 from icefall_attn.data.tokenizer import Tokenizer
@@ -28,6 +28,7 @@ class Corpus:
       on_the_fly: compute the features from audio.
       in_memory: keep the cuts, and each utterance's features once they have been loaded. Without
         it memory holds some 60 bytes an utterance, however long their texts are.
+      features: their kind, see `icefall_attn.data.features`.
 
     Attributes:
       durations: (N,) seconds.
@@ -41,11 +42,13 @@ class Corpus:
         longest: float = float("inf"),
         on_the_fly: bool = False,
         in_memory: bool = False,
+        features: str = "fbank",
     ):
         if not paths:
             raise UserError("no file of cuts is given")
         self.where = ", ".join(paths)
         self.on_the_fly = on_the_fly
+        self.features, self.feature_dim = features, feature_dim(features)
         shar = [Path(path).is_dir() for path in paths]
         if any(shar) and not all(shar):
             raise UserError(f"{self.where}: give files of cuts or Shar directories")
@@ -111,9 +114,10 @@ class Corpus:
             raise UserError(
                 f"{where} has no features; prepare them or set on_the_fly to true"
             )
-        elif cut.num_features != FEATURE_DIM:
+        elif cut.num_features != self.feature_dim:
             raise UserError(
-                f"{where} has features of {cut.num_features} dimensions, not {FEATURE_DIM}"
+                f"{where} has features of {cut.num_features} dimensions, not the"
+                f" {self.feature_dim} of data.features={self.features}"
             )
 
     def check_names(self) -> None:
@@ -124,7 +128,7 @@ class Corpus:
             raise UserError(f"{self.where}: the utterance {cut.id!r} is there twice")
 
     def load(self, cut: Cut, distortion: Optional[Distortion] = None) -> Tensor:
-        """(T, 80) features of one utterance; raises `UserError` if they cannot be had."""
+        """(T, F) features of one utterance; raises `UserError` if they cannot be had."""
         if distortion is not None and self.on_the_fly:
             return self._compute(cut, distortion)
         if self._features is None:
@@ -150,7 +154,7 @@ class Corpus:
             )
         if distortion is not None:
             samples = distortion(samples, cut.id)
-        return compute_features(samples)
+        return compute_features(samples, self.features)
 
     def _check_all(self, shortest: float, longest: float) -> None:
         if len(self) == 0:

@@ -46,6 +46,7 @@ class DataConfig:
       num_workers: processes that load data; 0 loads in the training process.
       min_utterance: seconds; shorter utterances are left out of training.
       max_utterance: seconds; longer utterances are left out of training.
+      features: their kind: fbank (80 dimensions) or fbank_pitch (83).
       on_the_fly: compute features from audio instead of reading stored ones.
       cache: keep the features in memory (small corpora; needs num_workers=0).
       sort_first_epoch: go through epoch 1 by rising duration.
@@ -67,6 +68,7 @@ class DataConfig:
     num_workers: int = 2
     min_utterance: float = 0.1
     max_utterance: float = 30.0
+    features: str = "fbank"
     on_the_fly: bool = False
     cache: bool = False
     sort_first_epoch: bool = False
@@ -206,6 +208,11 @@ def _distortion(cfg: DataConfig, seed: int, epoch: int) -> Optional[Distortion]:
             )
         rooms = _rooms(tuple(cfg.rir_cuts), cfg.rir_probability)
     if cfg.noise_cuts:
+        if cfg.features != "fbank" and not cfg.on_the_fly:
+            raise UserError(
+                f"noise_cuts cannot be mixed into stored {cfg.features}, whose pitch does not add up"
+                " like energies; set on_the_fly to true or features to fbank"
+            )
         noise = _noise(
             tuple(cfg.noise_cuts),
             tuple(cfg.noise_snr),
@@ -249,7 +256,9 @@ def _corpus(
             raise UserError(f"{path} is missing; prepare the data first")
     # A file that has been written anew is read anew.
     versions = tuple(Path(path).stat().st_mtime_ns for path in paths)
-    return _shared_corpus(versions, paths, shortest, longest, cfg.on_the_fly, cfg.cache)
+    return _shared_corpus(
+        versions, paths, shortest, longest, cfg.on_the_fly, cfg.cache, cfg.features
+    )
 
 
 @lru_cache(maxsize=8)

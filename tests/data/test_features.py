@@ -7,7 +7,12 @@ import soundfile
 import torch
 
 from icefall_attn.data.audio import load_audio, resample
-from icefall_attn.data.features import FEATURE_DIM, SAMPLE_RATE, compute_features
+from icefall_attn.data.features import (
+    FEATURE_DIM,
+    FEATURE_DIMS,
+    SAMPLE_RATE,
+    compute_features,
+)
 from icefall_attn.errors import UserError
 
 
@@ -108,3 +113,49 @@ def test_load_audio_errors(tmp_path):
     soundfile.write(tmp_path / "nan.wav", bad, SAMPLE_RATE, "FLOAT")
     with pytest.raises(UserError, match="not numbers"):
         load_audio(tmp_path / "nan.wav")
+
+
+def tone(hertz):
+    """Two seconds of a buzz."""
+    time = np.arange(2 * SAMPLE_RATE) / SAMPLE_RATE
+    voice = sum(np.sin(2 * np.pi * hertz * k * time) / k for k in range(1, 20))
+    return (0.1 * voice).astype(np.float32)
+
+
+@pytest.mark.parametrize("length", [240, 399, 400, 16079, 16080, 37818])
+def test_pitch_stands_beside_the_same_fbank(length):
+    samples = torch.from_numpy(speech_like(length, np.random.default_rng(0))).float()
+    both = compute_features(samples, "fbank_pitch")
+    assert both.dtype == torch.float32 and torch.isfinite(both).all()
+    assert both.shape == ((length + 80) // 160, FEATURE_DIMS["fbank_pitch"])
+    assert torch.equal(both[:, :FEATURE_DIM], compute_features(samples))
+
+
+def test_pitch_rises_by_the_step_of_a_tone():
+    # Kaldi doubles log pitch, after it has taken off the mean around it.
+    samples = torch.from_numpy(np.concatenate([tone(150), tone(200)]))
+    pitch = compute_features(samples, "fbank_pitch")[:, FEATURE_DIM + 1]
+    step = pitch[205] - pitch[195]
+    assert float(step) == pytest.approx(2 * np.log(200 / 150), abs=0.05)
+    # A tone that does not change is its own mean.
+    inside = compute_features(torch.from_numpy(tone(200)), "fbank_pitch")[20:-20]
+    assert inside[:, FEATURE_DIM + 1].abs().max() < 0.01
+    # Kaldi adds noise of 0.05 to the slope.
+    assert inside[:, FEATURE_DIM + 2].mean().abs() < 0.02
+
+
+def test_a_tone_is_more_voiced_than_noise():
+    noise = 0.1 * np.random.default_rng(0).standard_normal(2 * SAMPLE_RATE)
+    voiced, unvoiced = (
+        compute_features(torch.from_numpy(s).float(), "fbank_pitch")[
+            10:-10, FEATURE_DIM
+        ].mean()
+        for s in (tone(200), noise)
+    )
+    # Kaldi's feature falls as the correlation of neighbouring periods rises.
+    assert voiced < unvoiced - 0.5
+
+
+def test_unknown_features_are_refused():
+    with pytest.raises(UserError, match="features='mfcc'; use one of fbank, fbank_p"):
+        compute_features(torch.zeros(1600), "mfcc")

@@ -200,6 +200,16 @@ def test_on_the_fly_gives_the_stored_features(cfg, corpus_dir, tokenizer, worker
             assert (features[:n] - stored[i]).abs().max() < 1 / 32
 
 
+def test_features_of_another_kind(cfg, corpus_dir, tokenizer):
+    cfg = replace(cfg, features="fbank_pitch")
+    with pytest.raises(UserError, match="80 dimensions, not the 83 of data.features"):
+        train_loader(cfg, tokenizer, 1, 0)
+    plain = [str(corpus_dir / "plain.jsonl.gz")]
+    cfg = replace(cfg, train_cuts=plain, on_the_fly=True)
+    batch = next(iter(train_loader(cfg, tokenizer, 1, 0)))
+    assert batch.features.shape[2] == 83
+
+
 def test_more_buckets_than_utterances(cfg, corpus_dir, tokenizer):
     cfg = replace(cfg, train_cuts=[str(corpus_dir / "more.jsonl.gz")], num_buckets=500)
     assert len(flat(train_loader(cfg, tokenizer, 1, 0))) == 10

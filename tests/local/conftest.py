@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from toy_manifests import write_toy_part
 
 ROOT = Path(__file__).parents[2]
 LOCAL = ROOT / "local"
@@ -52,6 +53,26 @@ def call_main(monkeypatch):
 
     yield call
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def manifests(tmp_path):
+    """`toy_{recordings,supervisions}_{train,test}`: five and three utterances of noise."""
+    write_toy_part(tmp_path, "train", 5)
+    write_toy_part(tmp_path, "test", 3)
+    return tmp_path / "manifests"
+
+
+@pytest.fixture
+def compute(call_main, manifests):
+    """Calls `compute_fbank` on ``manifests``, for an output directory and further options."""
+    import compute_fbank
+
+    def call(output, *options):
+        options = ("--prefix", "toy", "--output-dir", output, *options)
+        call_main(compute_fbank.main, "--manifest-dir", manifests, *options)
+
+    return call
 
 
 @pytest.fixture(scope="session")

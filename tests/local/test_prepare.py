@@ -1,191 +1,18 @@
-"""Features, tokens, validation and statistics of a tiny corpus, as the recipes call them."""
+"""Tokens, validation and statistics of a tiny corpus, as the recipes call them."""
 
 import numpy as np
 import pytest
-import soundfile
 import compute_fbank
 import prepare_tokens
-from compute_fbank import read_cuts, store_features
 from describe_data import describe
-from lhotse import CutSet, Recording, SupervisionSegment, load_manifest
+from lhotse import CutSet, SupervisionSegment, load_manifest
 from prepare_an4 import prepare_an4
+from toy_manifests import TEXTS
 from validate_data import validate
 
 from icefall_attn.data.manifests import write_manifest, write_part
 from icefall_attn.data.tokenizer import load_tokenizer, train_char
 from icefall_attn.errors import UserError
-
-TEXTS = ("ONE TWO", "TWO", "THREE ONE", "ONE", "TWO THREE")
-
-
-@pytest.fixture
-def manifests(tmp_path):
-    """`toy_{recordings,supervisions}_{train,test}`: five and three utterances of noise."""
-    rng = np.random.default_rng(0)
-    for part, count in (("train", 5), ("test", 3)):
-        recordings, supervisions = [], []
-        for index in range(count):
-            name = f"{part}{index}"
-            path = tmp_path / f"{name}.wav"
-            length = 8000 + 1234 * index
-            soundfile.write(path, 0.1 * rng.standard_normal(length), 16000)
-            recordings.append(Recording.from_file(path, recording_id=name))
-            supervisions.append(
-                SupervisionSegment(
-                    name, name, 0, length / 16000, text=TEXTS[index], speaker=name[-1]
-                )
-            )
-        write_part(tmp_path / "manifests", "toy", part, recordings, supervisions)
-    return tmp_path / "manifests"
-
-
-@pytest.fixture
-def compute(call_main, manifests):
-    def call(output, *options):
-        options = ("--prefix", "toy", "--output-dir", output, *options)
-        call_main(compute_fbank.main, "--manifest-dir", manifests, *options)
-
-    return call
-
-
-def features(cuts):
-    return {cut.id: cut.load_features() for cut in cuts}
-
-
-def test_compute_fbank(compute, run_program, manifests, tmp_path):
-    options = ("--parts", "train", "test", "--perturb", "train", "--speeds", 0.9, 1.1)
-    compute(tmp_path / "numpy", *options, "--nj", 1, "--storage", "numpy")
-    done = run_program(
-        *("local", "compute_fbank.py", "--manifest-dir", manifests, "--prefix", "toy"),
-        *("--output-dir", tmp_path / "lilcom", *options, "--nj", 2),
-    )
-    assert done.returncode == 0, done.stderr
-    found = {}
-    for storage in ("numpy", "lilcom"):
-        train = load_manifest(tmp_path / storage / "toy_cuts_train.jsonl.gz")
-        test = load_manifest(tmp_path / storage / "toy_cuts_test.jsonl.gz")
-        assert {c.id for c in train} == {
-            f"train{i}{speed}" for i in range(5) for speed in ("", "_sp0.9", "_sp1.1")
-        }
-        assert [c.id for c in test] == ["test0", "test1", "test2"]
-        lengths = {c.id: c.duration for c in train}
-        assert lengths["train1_sp0.9"] == pytest.approx(lengths["train1"] / 0.9, 1e-3)
-        assert not list((tmp_path / storage).glob(".*"))
-        found[storage] = features([*train, *test]), [c.id for c in train]
-    (exact, order), (rounded, same_order) = found["numpy"], found["lilcom"]
-    assert order == same_order != sorted(order)
-    for name, values in exact.items():
-        assert np.abs(values - rounded[name]).max() < 1 / 32
-
-
-def test_a_finished_part_is_kept_and_a_changed_one_is_not(compute, tmp_path, caplog):
-    output = tmp_path / "fbank"
-    compute(output, "--parts", "test", "--nj", 1)
-    cuts = output / "toy_cuts_test.jsonl.gz"
-    before = cuts.stat().st_mtime_ns
-    # A run that was killed leaves this behind.
-    (output / ".toy_feats_train.tmp").mkdir()
-    (output / ".toy_feats_train.tmp/feats-0.lca").write_bytes(b"half")
-    with caplog.at_level("INFO"):
-        compute(output, "--parts", "train", "test", "--nj", 1)
-    assert f"test: {cuts} is there, kept" in caplog.messages
-    assert cuts.stat().st_mtime_ns == before
-    assert len(load_manifest(output / "toy_cuts_train.jsonl.gz")) == 5
-    assert not (output / ".toy_feats_train.tmp").exists()
-    compute(output, "--parts", "train", "--perturb", "train", "--nj", 1)
-    assert len(load_manifest(output / "toy_cuts_train.jsonl.gz")) == 15
-
-
-@pytest.fixture
-def computed(monkeypatch):
-    """The names of the cuts whose features were computed."""
-    names = []
-
-    def store(cuts, *arguments):
-        names.extend(cut.id for cut in cuts)
-        return store_features(cuts, *arguments)
-
-    monkeypatch.setattr(compute_fbank, "store_features", store)
-    return names
-
-
-PERTURBED = ("--parts", "train", "--perturb", "train", "--speeds", 0.9, "--nj", 1)
-
-
-def test_corrected_transcripts_reach_the_cuts(
-    compute, manifests, computed, tmp_path, caplog
-):
-    compute(tmp_path / "fbank", *PERTURBED)
-    cuts = tmp_path / "fbank/toy_cuts_train.jsonl.gz"
-    before = load_manifest(cuts)
-    supervisions = list(load_manifest(manifests / "toy_supervisions_train.jsonl.gz"))
-    supervisions[1].text = "TEN"
-    recordings = load_manifest(manifests / "toy_recordings_train.jsonl.gz")
-    write_part(manifests, "toy", "train", recordings, supervisions)
-    computed.clear()
-    with caplog.at_level("INFO"):
-        compute(tmp_path / "fbank", *PERTURBED)
-    assert "train: 2 transcripts changed, features kept" in caplog.messages
-    after = load_manifest(cuts)
-    assert not computed
-    assert [c.id for c in after] == [c.id for c in before]
-    texts = {c.id: c.supervisions[0].text for c in before}
-    texts["train1"] = texts["train1_sp0.9"] = "TEN"
-    assert {c.id: c.supervisions[0].text for c in after} == texts
-    for old, new in zip(before, after):
-        assert (old.load_features() == new.load_features()).all()
-        assert new.supervisions[0].duration == pytest.approx(new.duration, abs=0.01)
-    # And now nothing is left to do.
-    written = cuts.stat().st_mtime_ns
-    compute(tmp_path / "fbank", *PERTURBED)
-    assert not computed and cuts.stat().st_mtime_ns == written
-
-
-def test_other_audio_is_computed_again(compute, manifests, computed, tmp_path):
-    compute(tmp_path / "fbank", *PERTURBED)
-    (tmp_path / "train0.wav").rename(tmp_path / "moved.wav")
-    recordings = list(load_manifest(manifests / "toy_recordings_train.jsonl.gz"))
-    recordings[0].sources[0].source = str(tmp_path / "moved.wav")
-    supervisions = load_manifest(manifests / "toy_supervisions_train.jsonl.gz")
-    write_part(manifests, "toy", "train", recordings, supervisions)
-    computed.clear()
-    compute(tmp_path / "fbank", *PERTURBED)
-    assert len(computed) == 10
-    cuts = load_manifest(tmp_path / "fbank/toy_cuts_train.jsonl.gz")
-    assert cuts["train0"].recording.sources[0].source == str(tmp_path / "moved.wav")
-    computed.clear()
-    compute(tmp_path / "fbank", *PERTURBED, "--storage", "numpy")
-    assert len(computed) == 10
-
-
-def test_overwrite_computes_again(compute, computed, tmp_path):
-    compute(tmp_path / "fbank", *PERTURBED)
-    computed.clear()
-    compute(tmp_path / "fbank", *PERTURBED)
-    assert not computed
-    compute(tmp_path / "fbank", *PERTURBED, "--overwrite")
-    assert len(computed) == 10
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (("--parts", "train", "--nj", 0), "--nj is 0"),
-        (("--parts", "train", "--perturb", "test"), "'test'"),
-        (("--parts", "train", "--perturb", "train", "--speeds", 7), "has 7.0"),
-        (("--parts", "dev"), "toy_recordings_dev.jsonl.gz is missing"),
-    ],
-)
-def test_compute_fbank_refuses(compute, tmp_path, options, message):
-    with pytest.raises(UserError, match=message):
-        compute(tmp_path / "fbank", *options)
-
-
-def test_unreadable_audio_is_named(compute, tmp_path):
-    (tmp_path / "train3.wav").write_bytes(b"RIFF")
-    with pytest.raises(UserError, match="'train3' cannot be read from .*train3.wav"):
-        compute(tmp_path / "fbank", "--parts", "train", "--nj", 1)
-    assert not (tmp_path / "fbank/toy_cuts_train.jsonl.gz").exists()
 
 
 def test_prepare_tokens(call_main, manifests, tmp_path):
@@ -211,14 +38,35 @@ def test_prepare_tokens(call_main, manifests, tmp_path):
             call_main(*program, *options)
 
 
+def test_pieces_from_some_of_the_texts(call_main, tmp_path):
+    """Of 200 texts 20 are taken, and the one text with a Z."""
+    spoken = [
+        SupervisionSegment(str(i), "r", 0, 1, text=" ".join(TEXTS) * (1 + i % 3))
+        for i in range(200)
+    ]
+    spoken[150].text = "ZERO"
+    write_part(tmp_path, "toy", "train", [], spoken)
+    lang = tmp_path / "lang"
+    call_main(
+        *(prepare_tokens.main, "--lang-dir", lang, "--kind", "bpe"),
+        *("--supervisions", tmp_path / "toy_supervisions_train.jsonl.gz"),
+        *("--vocab-size", 14, "--bpe-texts", 20),
+    )
+    written = (lang / "transcript_words.txt").read_text().splitlines()
+    assert written == [s.text for s in spoken]
+    tokenizer = load_tokenizer(lang)
+    assert tokenizer.decode(tokenizer.encode("ZERO TWO")) == "ZERO TWO"
+    chosen = prepare_tokens.choose_texts(iter(written), 20)
+    assert 20 < len(chosen) < 25 and "ZERO" in chosen
+    assert prepare_tokens.choose_texts(iter(written), 200) == written
+
+
 @pytest.fixture
-def cuts(manifests, tmp_path):
+def cuts(compute, tmp_path):
     """A file of 15 cuts, three speeds of five utterances, with features in numpy files."""
-    cuts = read_cuts(manifests, "toy", "train", [0.9, 1.1])
-    cuts = store_features(cuts, tmp_path / "fbank/feats", 1, "numpy", None)
-    path = tmp_path / "fbank/toy_cuts_train.jsonl.gz"
-    write_manifest(CutSet.from_cuts(cuts), path)
-    return path
+    options = ("--perturb", "train", "--storage", "numpy", "--nj", 1)
+    compute(tmp_path / "fbank", "--parts", "train", *options)
+    return tmp_path / "fbank/toy_cuts_train.jsonl.gz"
 
 
 def changed(path, change):
@@ -260,6 +108,11 @@ def no_features(cuts):
     cuts[1].features = None
 
 
+def no_features_at_all(cuts):
+    for cut in cuts:
+        cut.features = None
+
+
 def not_finite(cuts):
     path = f"{cuts[1].features.storage_path}/{cuts[1].features.storage_key}"
     values = np.load(path)
@@ -285,7 +138,7 @@ def too_many_tokens(cuts):
         (no_transcript, "0 transcripts, not one"),
         (twice, "there twice"),
         (short_transcript, "its transcript goes from"),
-        (fewer_frames, "frames in 5.0 s|cannot load"),
+        (fewer_frames, "lasts 5.0 s, its features 0.5"),
         (no_features, "has no features"),
         (not_finite, "not finite"),
         (unknown_character, "1 of 15 utterances with characters that no token covers"),
@@ -296,6 +149,41 @@ def too_many_tokens(cuts):
 def test_validate_refuses(cuts, tokenizer, change, message):
     changed(cuts, change)
     with pytest.raises(UserError, match=message):
+        validate(str(cuts), tokenizer)
+
+
+def test_misfits_are_listed_as_long_as_there_are_any(cuts, tokenizer):
+    other = cuts.with_name("toy_cuts_test.jsonl.gz")
+    cuts.rename(other)
+    changed(other, unknown_character)
+    changed(other, too_many_tokens)
+    validate(str(other), tokenizer)
+    spoilt = list(load_manifest(other))[1].id
+    listed = other.with_name("toy_cuts_test.misfits.txt")
+    assert listed.read_text() == f"{spoilt}\tmore tokens than encoder frames\n"
+    changed(other, lambda cuts: setattr(cuts[1].supervisions[0], "text", "ONE"))
+    validate(str(other), tokenizer)
+    assert not listed.exists()
+
+
+def test_only_so_many_features_are_loaded(cuts, tokenizer, caplog):
+    changed(cuts, not_finite)
+    with caplog.at_level("INFO"):
+        validate(str(cuts), tokenizer, load=0)
+    assert f"{cuts}: 15 utterances, sound; features of 0 loaded" in caplog.messages
+    with pytest.raises(UserError, match="not finite"):
+        validate(str(cuts), tokenizer, load=15)
+    # A random choice of 14 leaves one out; of all of them all are as likely.
+    changed(cuts, no_features_at_all)
+    with caplog.at_level("INFO"):
+        validate(str(cuts), tokenizer, load=14)
+    assert f"{cuts}: 15 utterances, sound; features of 14 loaded" in caplog.messages
+
+
+def test_audio_is_checked_where_there_are_no_features(cuts, tokenizer, tmp_path):
+    changed(cuts, no_features_at_all)
+    (tmp_path / "train2.wav").write_bytes(b"RIFF")
+    with pytest.raises(UserError, match="cannot load the audio of 'train2.*in all: 3"):
         validate(str(cuts), tokenizer)
 
 

@@ -65,7 +65,7 @@ class TestEveryScript:
 
 
 OPTIONS = {
-    "prepare": "nj token-kind vocab-size speeds",
+    "prepare": "nj token-kind vocab-size features storage speeds",
     "train": "config exp-dir",
     "decode": "exp-dir methods graph avg by checkpoint",
     "run": "nj config exp-dir avg",
@@ -98,9 +98,11 @@ def test_number_of_jobs(script: Path, value: str) -> None:
 
 
 @pytest.mark.parametrize("script", PREPARE, ids=lambda p: p.parts[-3])
-def test_speeds_and_tokens(script: Path) -> None:
+def test_choices_of_the_preparation(script: Path) -> None:
     assert_refused(call(script, "--speeds", "0.9 fast"), "'0.9 fast'")
     assert_refused(call(script, "--token-kind", "word"), "'word'", "char|bpe")
+    assert_refused(call(script, "--features", "mfcc"), "'mfcc'", "fbank|fbank_pitch")
+    assert_refused(call(script, "--storage", "ark"), "'ark'", "lilcom|numpy|none")
     assert_refused(call(script, "--", "--more", "1"), "'--more'")
 
 

@@ -18,6 +18,8 @@ preparation_options() {
   common_options "$1"
   option nj count "$(usable_cores)" "parallel jobs"
   . local/options.sh
+  option features one:fbank\|fbank_pitch fbank "what speech becomes; train with the same data.features"
+  option storage one:lilcom\|numpy\|none lilcom "of features; none: train with data.on_the_fly=true"
   option speeds numbers "$2" "speeds at which the training speech is used once more"
 }
 
@@ -35,7 +37,8 @@ parse_preparation() {
 
 features_stage() {
   run_stage "$1" features python "$shared/compute_fbank.py" --manifest-dir data/manifests --prefix "$corpus" \
-    --parts $sets "${perturb[@]}" --output-dir data/fbank --nj "$nj" "${overwrite[@]}"
+    --parts $sets "${perturb[@]}" --output-dir data/fbank --nj "$nj" \
+    --features "$features" --storage "$storage" "${overwrite[@]}"
 }
 
 # inventory NUMBER NAME LANG_DIR OPTIONS...: tokens of some kind, from the training text
