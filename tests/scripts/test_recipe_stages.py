@@ -33,6 +33,9 @@ class Recipe:
         self.dir.mkdir(parents=True)
         for script in (ROOT / "egs" / corpus / "ASR").glob("*.sh"):
             shutil.copy(script, self.dir)
+        (self.dir / "local").mkdir()
+        options = ROOT / "egs" / corpus / "ASR/local/options.sh"
+        shutil.copy(options, self.dir / "local")
         (tmp_path / "tools").symlink_to(ROOT / "tools")
         self.write("conf/train.yaml", "data/lang/tokens.txt")
         for part in ("train", "dev", "test"):
@@ -69,6 +72,51 @@ class Recipe:
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
         return lines
+
+
+CORPORA = {
+    "librispeech": (
+        ["--parts", "train-clean-5 dev-clean-2 test-clean", "--vocab-sizes", "30 60"],
+        ["train", "dev", "test-clean"],
+        "lang_bpe_30",
+    ),
+    "aishell": ([], ["train", "dev", "test"], "lang_char"),
+}
+
+
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_preparation_of_a_large_corpus(tmp_path: Path, corpus: str) -> None:
+    """All stages; noise and rooms only if they are wanted, n-grams of a file in place of our own."""
+    options, sets, lang_dir = CORPORA[corpus]
+    recipe = Recipe(tmp_path, corpus)
+    done = recipe.run("prepare.sh", *options)
+    assert done.returncode == 0, done.stderr
+    called = recipe.called()
+    programs = [call.split()[0] for call in called]
+    tokens = ["prepare_tokens.py"] * (2 if corpus == "librispeech" else 1)
+    assert programs == [
+        f"download_{corpus}.py",
+        f"prepare_{corpus}.py",
+        "compute_fbank.py",
+        *tokens,
+        "train_ngram.py",
+        "compile_lg.py",
+        "validate_data.py",
+        "describe_data.py",
+    ]
+    assert f"--parts {' '.join(sets)} --perturb train" in called[2]
+    for call in called[-3:]:
+        assert f"--lang-dir data/{lang_dir}" in call
+    cuts = " ".join(f"data/fbank/{corpus}_cuts_{part}.jsonl.gz" for part in sets)
+    assert f"--cuts {cuts} " in called[-1]
+    more = ["--musan", "true", "--rirs", "true", "--arpa", "own.arpa.gz"]
+    done = recipe.run("prepare.sh", *options, *more)
+    assert done.returncode == 0, done.stderr
+    called = [call for call in recipe.called() if "describe" not in call]
+    noise, rooms, graph, _ = called
+    assert "prepare_noise.py --kind noise --corpus-dir download/musan" in noise
+    assert "prepare_noise.py --kind rir --corpus-dir download/RIRS_NOISES" in rooms
+    assert "compile_lg.py --arpa own.arpa.gz" in graph
 
 
 @pytest.fixture(params=["an4", "digits"])
@@ -258,7 +306,7 @@ def test_graph_of_words(recipe: Recipe) -> None:
     """A recipe may add the stages for the searches with LG; the text is the training set's."""
     corpus = recipe.dir.parts[-2]
     script = recipe.dir / "prepare.sh"
-    lines = "lm_stage 8 --unit char\ngraph_stage 9 published.arpa.gz\ngraph_stage 9\n"
+    lines = "lm_stage 8 --unit char\ngraph_stage 9 published.arpa.gz\n"
     script.write_text(script.read_text() + lines)
     done = recipe.run("prepare.sh", "--stage", "8", "--stop-stage", "9")
     assert done.returncode == 0, done.stderr
@@ -266,5 +314,4 @@ def test_graph_of_words(recipe: Recipe) -> None:
         f"train_ngram.py --supervisions data/manifests/{corpus}_supervisions_train.jsonl.gz"
         " --output data/lm/3-gram.arpa --unit char",
         "compile_lg.py --arpa published.arpa.gz --lang-dir data/lang",
-        "compile_lg.py --arpa data/lm/3-gram.arpa --lang-dir data/lang",
     ]

@@ -61,7 +61,7 @@ train_and_decode() { # train_and_decode NAME SEED
   each_stage "$1-$2-train" icefall-attn-train --config "$config" --exp-dir "$exp" --train.seed "$2" \
     --train.max_steps "$max_steps" "${words[@]}" "${extra[@]}"
   for method in $methods; do
-    each_stage "$1-$2-$method" icefall-attn-decode --exp-dir "$exp" --avg "$avg" --cuts "${cuts[@]}" --unit "${unit:-word}" \
+    each_stage "$1-$2-$method" icefall-attn-decode --exp-dir "$exp" --avg "$avg" --cuts "${cuts[@]}" ${unit:+--unit "$unit"} \
       --search.method "$method"
   done
 }

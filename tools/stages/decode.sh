@@ -50,7 +50,7 @@ for method in $methods; do
   fi
   needs "run ./train.sh first" "$exp_dir/config.yaml" "$exp_dir"/*.pt "${files[@]}" "${words[@]:1}"
   run_stage $((number += 1)) "$method" icefall-attn-decode --exp-dir "$exp_dir" "${model[@]}" \
-    --cuts "${cuts[@]}" --unit "${unit:-word}" --search.method "$method" "${words[@]}" "${extra[@]}"
+    --cuts "${cuts[@]}" ${unit:+--unit "$unit"} --search.method "$method" "${words[@]}" "${extra[@]}"
 done
 
 use_environment

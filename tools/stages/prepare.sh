@@ -6,7 +6,7 @@
 #   parse_preparation "$@"
 #   run_stage 1 manifests ...             # the recipe's own: data/manifests/CORPUS_{recordings,supervisions}_SET
 #   features_stage 2; tokens_stage 3; validate_stage 4; statistics_stage 5
-#   lm_stage 6 --unit char; graph_stage 7    # for the searches with LG; or graph_stage 7 MODEL.arpa.gz
+#   lm_stage 6; graph_stage 7 data/lm/3-gram.arpa # for the searches with LG
 #   musan_stage 6; rir_stage 7   # noise and rooms, from or into $dl_dir, an option of the recipe
 . "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
@@ -58,8 +58,8 @@ lm_stage() { # lm_stage NUMBER [OPTION...]
     --supervisions "data/manifests/${corpus}_supervisions_train.jsonl.gz" --output data/lm/3-gram.arpa "${@:2}"
 }
 
-graph_stage() { # graph_stage NUMBER [ARPA]
-  run_stage "$1" graph python "$shared/compile_lg.py" --arpa "${2:-data/lm/3-gram.arpa}" --lang-dir "$lang_dir"
+graph_stage() { # graph_stage NUMBER ARPA
+  run_stage "$1" graph python "$shared/compile_lg.py" --arpa "$2" --lang-dir "$lang_dir"
 }
 
 validate_stage() {

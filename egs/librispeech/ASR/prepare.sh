@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Prepares LibriSpeech: download, manifests, features, word pieces, checks. Results: data/fbank,
-# data/lang_bpe_500, data/lang_bpe_5000, data/statistics.txt
+# Prepares LibriSpeech: download, manifests, features, word pieces, if wanted noise and rooms, n-grams and their graph,
+# checks. Results: data/fbank, data/lang_bpe_500, data/lang_bpe_5000, data/lm, data/statistics.txt
 corpus=librispeech
 . "$(dirname "${BASH_SOURCE[0]}")/../../../tools/stages/prepare.sh"
 
-preparation_options 6 "0.9 1.1"
+preparation_options 10 "0.9 1.1"
 parse_preparation "$@"
 
 if [ -z "$parts" ]; then
@@ -27,5 +27,9 @@ for size in $vocab_sizes; do
   inventory 4 "tokens-$size" "data/lang_bpe_$size" --kind bpe --vocab-size "$size"
 done
 
-validate_stage 5
-statistics_stage 6
+[ "$musan" = false ] || musan_stage 5
+[ "$rirs" = false ] || rir_stage 6
+[ -n "$arpa" ] || lm_stage 7
+graph_stage 8 "${arpa:-data/lm/3-gram.arpa}"
+validate_stage 9
+statistics_stage 10
