@@ -11,7 +11,7 @@ Utterances that cannot be used (no or damaged audio, audio that is not what the 
 text, too short, too long, an id that was there before) are left out and listed with the reason in
 `an4_left-out_PART.txt`; more of them than `--max-bad-share` are an error.
 
-The work is done in chunks. Those that are finished stay: a killed run goes on where it was, corrected
+The work is done in chunks. Finished ones stay: a killed run goes on where it was, corrected
 transcripts are put in without computing features again, and only other audio is computed anew.
 """
 
