@@ -11,25 +11,23 @@ Utterances that cannot be used (no or damaged audio, audio that is not what the 
 text, too short, too long, an id that was there before) are left out and listed with the reason in
 `an4_left-out_PART.txt`; more of them than `--max-bad-share` are an error.
 
-The work is done in chunks. Those that are finished stay: a killed run goes on where it was, corrected
+The work is done in chunks. Finished ones stay: a killed run goes on where it was, corrected
 transcripts are put in without computing features again, and only other audio is computed anew.
 """
 
 import argparse
 import errno
 import logging
-import multiprocessing
 import os
 import shutil
-import threading
 import time
-from collections import deque
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Executor
 from contextlib import contextmanager
+from functools import partial
+from itertools import count as count_up
 from itertools import islice
 from pathlib import Path
-from typing import Deque, Iterable, Iterator, List, Optional
+from typing import Iterable, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -45,6 +43,7 @@ from icefall_attn.data.manifests import (
 from icefall_attn.data.utterances import Utterance, read_utterances
 from icefall_attn.errors import UserError, run_main
 from icefall_attn.files import atomic_write, remove_leftovers
+from icefall_attn.parallel import map_in_order, processes
 from icefall_attn.progress import progress_bar
 
 
@@ -52,7 +51,7 @@ def main() -> None:
     args = parse_args()
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
     check(args)
-    with workers(args.nj) as executor:
+    with processes(args.nj, init_process) as executor:
         for part in args.parts:
             with full_disk_told(args.output_dir):
                 prepare(part, args, executor)
@@ -171,92 +170,68 @@ def prepare(part: str, args: argparse.Namespace, executor: Optional[Executor]) -
     plan.directory.mkdir(parents=True, exist_ok=True)
     remove_leftovers(args.output_dir)
 
-    chunks, start = [], time.perf_counter()
     jobs = in_chunks(read_utterances(recordings, supervisions), args.chunk_size)
     results = progress_bar(
-        run(plan, jobs, args.nj, executor),
+        map_in_order(partial(compute_chunk, plan), jobs, args.nj, executor),
         desc=part,
         total=-(-total // args.chunk_size),
         unit="chunk",
     )
-    list_path = output.with_name(f"{args.prefix}_left-out_{part}.txt")
-    bad, example = 0, ""
-    with atomic_write(list_path) as listing:
-        for chunk in results:
-            for name, reason in chunk.left_out:
-                print(name, reason, sep="\t", file=listing)
-                example = example or f"{name!r}: {reason}"
-            bad += len(chunk.left_out)
-            chunks.append(chunk._replace(left_out=[]))
+    left_out = LeftOut(output.with_name(f"{args.prefix}_left-out_{part}.txt"))
+    start = time.perf_counter()
+    chunks = left_out.list_from(results)
     report_speed(part, chunks, time.perf_counter() - start, args.nj)
-    if bad > args.max_bad_share * total:
-        raise UserError(
-            f"{part}: {bad} of {total} utterances cannot be used, more than --max-bad-share"
-            f" {args.max_bad_share:g}; {list_path} lists them, first {example}"
-        )
-    if bad == 0:
-        list_path.unlink()
+    left_out.check(part, total, args.max_bad_share)
     count = sum(chunk.cuts for chunk in chunks)
     if count == 0:
         raise UserError(f"{args.manifest_dir}: no utterance in the part {part!r}")
     lines = (line for chunk in chunks for line in read_lines(chunk.path))
     if plan.speeds:
         lines = shuffled_lines(lines, count, args.output_dir)
-    report(part, chunks, output, write_lines(lines, output), bad)
+    report(part, chunks, output, write_lines(lines, output), left_out.count)
     remove_others(plan.directory, chunks)
 
 
-def in_chunks(utterances: Iterator[Utterance], size: int) -> Iterator[List[Utterance]]:
-    """As many utterances at a time as a chunk has."""
-    while chunk := list(islice(utterances, size)):
-        yield chunk
+def in_chunks(
+    utterances: Iterator[Utterance], size: int
+) -> Iterator[Tuple[int, List[Utterance]]]:
+    """Chunks with their index."""
+    for index in count_up():
+        chunk = list(islice(utterances, size))
+        if not chunk:
+            return
+        yield index, chunk
 
 
-def run(
-    plan: Plan,
-    jobs: Iterable[List[Utterance]],
-    nj: int,
-    executor: Optional[Executor],
-) -> Iterator[Chunk]:
-    """The chunks in order; some for each process are under way, the rest is not yet read."""
-    waiting: Deque[Future] = deque()
-    for index, job in enumerate(jobs):
-        if executor is None:
-            yield compute_chunk(plan, index, job)
-            continue
-        waiting.append(executor.submit(compute_chunk, plan, index, job))
-        if len(waiting) > 4 * nj:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+class LeftOut:
+    """The utterances of a part that cannot be used, in a file with the reasons."""
 
+    def __init__(self, path: Path):
+        self.path = path
+        self.count = 0
+        self.first = ""
 
-@contextmanager
-def workers(nj: int) -> Iterator[Optional[Executor]]:
-    """A pool of ``nj`` processes; None for one, which is this one."""
-    init_process()
-    if nj == 1:
-        yield None
-        return
-    # Processes that are spawned do not inherit torch's threads, which a fork can lock up.
-    context = multiprocessing.get_context("spawn")
-    executor = ProcessPoolExecutor(nj, context, init_worker)
-    try:
-        yield executor
-    except BrokenProcessPool:
-        raise UserError(
-            f"one of the {nj} processes was killed, perhaps for lack of memory; what is finished"
-            " is kept: start again, with a smaller --nj"
-        )
-    finally:
-        executor.shutdown(cancel_futures=True)
+    def list_from(self, results: Iterable[Chunk]) -> List[Chunk]:
+        """Writes the file as the chunks come; returns them without what is in it."""
+        chunks = []
+        with atomic_write(self.path) as file:
+            for chunk in results:
+                for name, reason in chunk.left_out:
+                    print(name, reason, sep="\t", file=file)
+                    self.first = self.first or f"{name!r}: {reason}"
+                self.count += len(chunk.left_out)
+                chunks.append(chunk._replace(left_out=[]))
+        return chunks
 
-
-def init_worker() -> None:
-    """For a process of the pool, which must not outlive a killed parent."""
-    parent = multiprocessing.parent_process()
-    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
-    init_process()
+    def check(self, part: str, total: int, share: float) -> None:
+        """Raises `UserError` if they are more than a share of all; removes an empty file."""
+        if self.count > share * total:
+            raise UserError(
+                f"{part}: {self.count} of {total} utterances cannot be used, more than"
+                f" --max-bad-share {share:g}; {self.path} lists them, first {self.first}"
+            )
+        if self.count == 0:
+            self.path.unlink()
 
 
 def init_process() -> None:

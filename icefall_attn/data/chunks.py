@@ -72,12 +72,17 @@ class Chunk(NamedTuple):
     left_out: List[Tuple[str, str]]
 
 
-def compute_chunk(plan: Plan, index: int, utterances: Sequence[Utterance]) -> Chunk:
+def compute_chunk(plan: Plan, job: Tuple[int, Sequence[Utterance]]) -> Chunk:
     """Computes what is missing of a chunk; what is there gets the transcripts of now.
+
+    Args:
+      plan: see `Plan`.
+      job: the index of the chunk and its utterances.
 
     Raises:
       OSError: if it cannot be written; the features that were written of it are removed.
     """
+    index, utterances = job
     copies: Dict[str, List[Cut]] = {}
     left_out: List[Tuple[str, str]] = []
     for utterance in utterances:

@@ -54,7 +54,7 @@ def read_utterances(recordings: Path, supervisions: Path) -> Iterator[Utterance]
             database.execute("CREATE TABLE recordings (id TEXT PRIMARY KEY, line BLOB)")
             # Of two recordings with one id, neither is sure to be meant.
             database.executemany(
-                "INSERT INTO recordings VALUES (?, ?) ON CONFLICT DO UPDATE SET line = NULL",
+                "INSERT INTO recordings VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET line = NULL",
                 (
                     (_field(recordings, line, "id"), line)
                     for line in read_lines(recordings)
