@@ -149,12 +149,12 @@ def shuffle(cuts: str, count: int) -> None:
 
 
 def first_batch(cuts: str, lang_dir: str) -> None:
-    """From nothing to the choice of the first batch of a training."""
+    """From nothing to the plan of a training's first epoch."""
     from icefall_attn.data.loader import DataConfig, train_loader
     from icefall_attn.data.tokenizer import load_tokenizer
 
     config = DataConfig(train_cuts=[cuts], lang_dir=lang_dir)
-    next(train_loader(config, load_tokenizer(lang_dir), epoch=1, seed=0)._cuts())
+    len(train_loader(config, load_tokenizer(lang_dir), epoch=1, seed=0))
 
 
 if __name__ == "__main__":
