@@ -208,11 +208,6 @@ def _distortion(cfg: DataConfig, seed: int, epoch: int) -> Optional[Distortion]:
             )
         rooms = _rooms(tuple(cfg.rir_cuts), cfg.rir_probability)
     if cfg.noise_cuts:
-        if cfg.features != "fbank" and not cfg.on_the_fly:
-            raise UserError(
-                f"noise_cuts cannot be mixed into stored {cfg.features}, whose pitch does not add up"
-                " like energies; set on_the_fly to true or features to fbank"
-            )
         noise = _noise(
             tuple(cfg.noise_cuts),
             tuple(cfg.noise_snr),
