@@ -49,8 +49,9 @@ def locked(directory: Union[str, Path]) -> Iterator[None]:
     path = Path(directory) / ".lock"
     with open(path, "a") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            # not flock, which loading processes would inherit and keep after a kill
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
             raise UserError(
                 f"another process is at work in {directory}; wait for it, stop it, or take another "
                 "directory"

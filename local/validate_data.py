@@ -131,7 +131,7 @@ def _find_faults(cut: Cut, corpus: Corpus) -> Iterator[str]:
     try:
         corpus.check(cut)
     except UserError as error:
-        yield str(error).removeprefix(f"{corpus.paths[0]}: ")
+        yield str(error).removeprefix(f"{corpus.where}: ")
         return
     spoken = cut.supervisions[0]
     if max(abs(spoken.start), abs(spoken.duration - cut.duration)) > TOLERANCE:
@@ -148,7 +148,7 @@ def _find_faults_of_features(cut: Cut, corpus: Corpus) -> Iterator[str]:
     try:
         features = corpus.load(cut)
     except UserError as error:
-        yield str(error).removeprefix(f"{corpus.paths[0]}: ")
+        yield str(error).removeprefix(f"{corpus.where}: ")
         return
     if abs(len(features) - cut.duration / FRAME_SHIFT) > 1:
         yield f"{cut.id!r} has {len(features)} frames in {cut.duration} s"
