@@ -50,7 +50,7 @@ setup(
     # k2 is no extra: its wheel must match torch exactly, and the ones for torch 1.13.1 can only
     # be told apart by their hashes, which an extra cannot hold. requirements/k2.txt has them.
     extras_require={
-        "digits": ["espeakng-loader>=0.2"],
+        "synthesis": ["espeakng-loader>=0.2"],
         "graph": ["kaldilm>=1.15"],  # n-grams to graphs, for the searches with LG
         "pitch": ["kaldi-native-fbank>=1.23"],
         "test": ["pytest>=7", "kaldi-native-fbank>=1.23"],

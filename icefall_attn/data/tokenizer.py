@@ -34,9 +34,13 @@ WORD_BOUNDARY = "▁"
 
 
 class Tokenizer:
-    """What every tokenizer can do. ``tokens[i]`` is the piece with id ``i``."""
+    """What every tokenizer can do. ``tokens[i]`` is the piece with id ``i``.
+
+    ``unit`` is what errors in its texts are counted in: ``char`` if they know no words.
+    """
 
     tokens: List[str]
+    unit = "word"
 
     @property
     def vocab_size(self) -> int:
@@ -70,6 +74,7 @@ class CharTokenizer(Tokenizer):
         self.tokens = list(tokens)
         self._ids = {token: index for index, token in enumerate(self.tokens)}
         self._boundary = self._ids.get(WORD_BOUNDARY)
+        self.unit = "char" if self._boundary is None else "word"
 
     def encode(self, text: str) -> List[int]:
         ids: List[int] = []

@@ -1,4 +1,4 @@
-"""Dev loss and dev word error rate."""
+"""Dev loss and dev error rate."""
 
 import logging
 import math
@@ -17,7 +17,8 @@ from icefall_attn.training.usable import UtteranceFilter
 
 class Validation(NamedTuple):
     """Losses in nats per encoder frame; the model is chosen by ``loss``, the pruned one, which is
-    infinite if that of any utterance is."""
+    infinite if that of any utterance is. ``wer`` counts what the tokenizer's texts are made of, words
+    or characters."""
 
     loss: float
     simple: float
@@ -64,7 +65,7 @@ def validate(
         loss=math.inf if broken else sums["pruned"] / frames,
         simple=sums["simple"] / frames,
         ctc=sums["ctc"] / frames if config.model.ctc else None,
-        wer=score(refs, hyps).rate if config.train.valid_wer else None,
+        wer=score(refs, hyps, tokenizer.unit).rate if config.train.valid_wer else None,
     )
 
 

@@ -103,6 +103,11 @@ def test_characters_without_spaces():
     ids = tokenizer.encode("天 气<unk>好")
     assert len(ids) == 4 and ids[2] == UNK_ID
     assert tokenizer.decode(ids) == "天气<unk>好"
+    assert tokenizer.unit == "char"
+
+
+def test_words_are_the_unit_where_there_are_spaces(tokenizer):
+    assert tokenizer.unit == "word"
 
 
 def test_a_written_boundary_is_no_space(char):

@@ -138,6 +138,20 @@ def test_aishell(aishell, tmp_path):
         assert [s.id[-1] for s in found] == ["0", "1"]
         assert {s.speaker for s in found} == {speaker}
         assert {s.text for s in found} == {"甚至 出现 B 交易"}
+    assert not (out / "aishell.dic").exists()
+
+
+def test_lexicon_of_aishell_is_taken_if_it_is_there(aishell, tmp_path):
+    lexicon = tmp_path / "resource_aishell/lexicon.txt"
+    lexicon.parent.mkdir()
+    lexicon.write_text("甚至 sh en4 zh ix4\n", encoding="utf-8")
+    out = tmp_path / "manifests"
+    prepare_aishell(tmp_path, out)
+    taken = out / "aishell.dic"
+    assert taken.read_text(encoding="utf-8") == lexicon.read_text(encoding="utf-8")
+    lexicon.unlink()
+    prepare_aishell(tmp_path, out)
+    assert not taken.exists()
 
 
 def test_bad_audio_is_left_out_and_named(aishell, tmp_path):

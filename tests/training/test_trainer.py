@@ -6,10 +6,14 @@ import shutil
 
 import pytest
 import torch
+from small_corpus import WORDS
 
 from icefall_attn.config import RunConfig, from_dict, to_dict
+from icefall_attn.data.loader import eval_loader
+from icefall_attn.data.tokenizer import train_char
 from icefall_attn.errors import UserError
 from icefall_attn.training import checkpoint as ckpt
+from icefall_attn.training import validation
 from icefall_attn.training.trainer import Trainer
 
 
@@ -141,6 +145,25 @@ def test_max_steps_ends_with_a_validated_epoch(corpus_dir, tokenizer, tmp_path):
         (tmp_path / "exp" / ckpt.VALID_LOSSES).read_text().splitlines()[-1]
     )
     assert line["step"] == 6 and math.isfinite(line["valid_loss"]) and line["wer"] >= 0
+
+
+def test_valid_errors_are_characters_where_tokens_know_no_words(
+    corpus_dir, tmp_path, monkeypatch
+):
+    tokenizer = train_char([" ".join(WORDS)], keep_spaces=False)
+    trainer = make_trainer(corpus_dir, tmp_path / "exp", tokenizer)
+    data = trainer.config.data
+    perfect = iter(
+        [
+            [tokenizer.decode(tokens) for tokens in batch.tokens]
+            for batch in eval_loader(data.valid_cuts, data, tokenizer)
+        ]
+    )
+    monkeypatch.setattr(validation, "transcribe", lambda *_: next(perfect))
+    result = validation.validate(
+        trainer.model, tokenizer, trainer.config, torch.device("cpu")
+    )
+    assert result.wer == 0
 
 
 def set_option(name, value):

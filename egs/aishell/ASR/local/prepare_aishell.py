@@ -7,7 +7,8 @@ reads `wav/{train,dev,test}/SPEAKER/*.wav` and `transcript/aishell_transcript_v0
 DIR/data_aishell or DIR/aishell/data_aishell and writes
 `aishell_{recordings,supervisions}_{train,dev,test}.jsonl.gz`. Utterances whose audio cannot be read
 are left out and named in `aishell_left-out_PART.txt`; files without a transcript, of which the
-corpus has some, are counted.
+corpus has some, are counted. The corpus's lexicon, if `resource_aishell` is beside `data_aishell`,
+becomes `aishell.dic`.
 """
 
 import logging
@@ -23,10 +24,12 @@ from icefall_attn.data.listing import (
     write_utterances,
 )
 from icefall_attn.errors import UserError
+from icefall_attn.files import atomic_write
 from icefall_attn.program import run_program
 
 PARTS = ("train", "dev", "test")
 TRANSCRIPT = Path("transcript/aishell_transcript_v0.8.txt")
+LEXICON = Path("resource_aishell/lexicon.txt")  # in the corpus's other archive
 
 # Utterances and characters of the whole test set.
 WHOLE_TEST = (7176, 104765)
@@ -62,6 +65,12 @@ def prepare_aishell(
         if part == "test":
             check_whole(utterances)
         write_utterances(output_dir, "aishell", part, utterances)
+    lexicon, dictionary = corpus_dir.parent / LEXICON, output_dir / "aishell.dic"
+    if lexicon.is_file():
+        with atomic_write(dictionary) as file:
+            file.write(lexicon.read_text(encoding="utf-8"))
+    else:
+        dictionary.unlink(missing_ok=True)
 
 
 def find_corpus(directory: Path) -> Path:

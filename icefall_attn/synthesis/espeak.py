@@ -20,7 +20,7 @@ _Callback = ctypes.CFUNCTYPE(
 
 
 class Synthesizer:
-    """Speaks English texts.
+    """Speaks texts in the languages of espeak.
 
     Espeak is one for a whole process and its state runs on from one text to the next: the same
     texts in the same order, from a new process, give the same samples.
@@ -66,8 +66,8 @@ class Synthesizer:
         """Returns (samples,) float32 in [-1, 1] at `sample_rate`.
 
         Args:
-          text: English words.
-          accent: espeak's language, such as `en-us`.
+          text: words of the accent's language.
+          accent: espeak's language, such as `en-us` or `cmn`.
           variant: who speaks, a file of espeak's `voices/!v`, such as `f3`.
           words_per_minute: 80 to 450.
           pitch, pitch_range: 0 to 99, 50 is the variant's own.

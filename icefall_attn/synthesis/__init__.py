@@ -1,0 +1,1 @@
+"""Synthetic corpora: many voices of the speech synthesiser espeak-ng, in noise."""
