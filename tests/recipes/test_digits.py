@@ -85,7 +85,7 @@ def test_the_second_run_does_nothing_again(first_run, run):
     stages = [
         line
         for line in again.stdout.splitlines()
-        if line.startswith(("prepare", "train", "decode"))
+        if line.startswith(("prepare ", "train ", "decode "))
     ]
     assert len(stages) == 7 + len(METHODS) and all(
         "done before, skipped" in line for line in stages

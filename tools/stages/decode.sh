@@ -26,10 +26,10 @@ option by one:valid-loss\|epoch valid-loss "which ones: the best on the dev set,
 option checkpoint string "" "one file of the experiment, such as last.pt, instead of an average"
 pass_on "options of icefall-attn-decode"
 parse_options "$@"
+exclusive checkpoint avg by
 leave_out_what_needs_k2
 read -r -a chosen <<<"$methods"
 ((stage <= ${#chosen[@]})) || stop 2 "--stage $stage: there are ${#chosen[@]} stages, one for each of --methods"
-exclusive checkpoint avg by
 
 work_dir=$exp_dir
 model=(--avg "$avg" --by "$by")
