@@ -51,6 +51,11 @@ def main(arguments: Optional[List[str]] = None) -> None:
     parser.add_argument(
         "--baseline", default="full", help="its seeds say what a difference must exceed"
     )
+    parser.add_argument(
+        "--control",
+        default="B1",
+        help="what variants that start from another one's weights are held against",
+    )
     parser.add_argument("--set", default="test", help="the set of the plot")
     options = parse(parser, arguments)
     found = [
@@ -64,7 +69,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     for path in (options.records, options.table, options.plot):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_records(Path(options.records), records)
-    table = markdown(records, options.baseline)
+    table = markdown(records, options.baseline, options.control)
     with atomic_write(Path(options.table)) as file:
         file.write(table)
     plot(records, options.set, Path(options.plot))

@@ -80,12 +80,13 @@ def write_records(path: Path, records: Iterable[Record]) -> None:
             print(json.dumps(asdict(record), ensure_ascii=False), file=file)
 
 
-def markdown(records: List[Record], baseline: str) -> str:
+def markdown(records: List[Record], baseline: str, control: str = "") -> str:
     """The table, one line per variant, means over seeds; and how far seeds lie apart.
 
     Args:
       records: of all runs.
       baseline: the variant whose seeds say what a difference has to exceed.
+      control: what variants that start from another one's weights are held against.
     """
     sets = sorted({name for record in records for name in record.rates})
     columns = [f"{name} {_short(search)}" for name in sets for search in SEARCHES]
@@ -108,36 +109,50 @@ def markdown(records: List[Record], baseline: str) -> str:
             f"{_mean(group, lambda r: r.rtf.get(sets[-1], {}).get('greedy_search', 0.0)):.4f}",
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines + ["", *_remarks(records, baseline, sets)]) + "\n"
+    return "\n".join(lines + ["", *_remarks(records, baseline, control, sets)]) + "\n"
 
 
-def _remarks(records: List[Record], baseline: str, sets: List[str]) -> List[str]:
+def _remarks(
+    records: List[Record], baseline: str, control: str, sets: List[str]
+) -> List[str]:
     """What the table's differences have to be held against."""
     remarks = [
         "Error rates in percent: the mean over seeds, and the range if there are several."
     ]
-    group = _by_name(records).get(baseline, [])
+    groups = _by_name(records)
     for set_name in sets:
-        rates = _rates(group, set_name)
+        rates = _rates(groups.get(baseline, []), set_name)
         if len(rates) < 2:
             continue
-        spread, mean = max(rates) - min(rates), statistics.mean(rates)
-        alike = [
-            name
-            for name, others in _by_name(records).items()
-            if name != baseline
-            and _rates(others, set_name)
-            and abs(statistics.mean(_rates(others, set_name)) - mean) <= spread
-        ]
+        spread = max(rates) - min(rates)
         remarks.append(
-            f"On {set_name}, {len(rates)} seeds of `{baseline}` lie {spread:.2f} apart (greedy search). "
-            "Within that of its mean, so not told apart from it: "
-            + (", ".join(f"`{name}`" for name in alike) or "none")
-            + "."
+            f"On {set_name}, {len(rates)} seeds of `{baseline}` lie {spread:.2f} apart (greedy search); "
+            "what differs by less is not told apart. "
+            + " ".join(
+                f"Not told apart from `{reference}`: {_alike(groups, reference, set_name, spread)}."
+                for reference in (baseline, control)
+                if _rates(groups.get(reference, []), set_name)
+            )
         )
     machines = sorted({record.machine for record in records})
     remarks.append(f"Trained on: {'; '.join(machines)}.")
     return remarks
+
+
+def _alike(
+    groups: Dict[str, List[Record]], reference: str, set_name: str, spread: float
+) -> str:
+    """The variants with the reference's start whose mean is within ``spread`` of its mean."""
+    mean = statistics.mean(_rates(groups[reference], set_name))
+    names = [
+        f"`{name}`"
+        for name, group in groups.items()
+        if name != reference
+        and group[0].init == groups[reference][0].init
+        and _rates(group, set_name)
+        and abs(statistics.mean(_rates(group, set_name)) - mean) <= spread
+    ]
+    return ", ".join(names) or "none"
 
 
 def plot(records: List[Record], set_name: str, path: Path) -> None:

@@ -46,7 +46,12 @@ def test_differences_within_the_spread_are_named():
     """Seeds of full lie 2 apart around 11: 13 is within that, 13.5 is not."""
     table = markdown(RECORDS, "full")
     assert "2 seeds of `full` lie 2.00 apart" in table
-    assert "not told apart from it: `near`." in table
+    assert "Not told apart from `full`: `near`." in table
+    later = [make("B1", 1, 9.0, "full"), make("E1", 1, 10.5, "full")]
+    table = markdown(RECORDS + later, "full", control="B1")
+    assert (
+        "Not told apart from `full`: `near`. Not told apart from `B1`: `E1`." in table
+    )
     assert "lie" not in markdown(RECORDS[1:], "full")  # one seed has no spread
 
 
