@@ -78,7 +78,10 @@ def utterances(loader):
 
 
 def same(a, b):
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+    """But for rounding: a loading process sums with one thread, training with all."""
+    return a.keys() == b.keys() and all(
+        torch.allclose(a[name], b[name], rtol=0, atol=1e-3) for name in a
+    )
 
 
 @pytest.mark.parametrize("snr", [-5.0, 0.0, 17.5])
@@ -176,7 +179,7 @@ def test_distortion_depends_on_seed_epoch_and_name_alone(kind, request, tokenize
         again = utterances(train_loader(replace(cfg, **change), tokenizer, 2, 7))
         assert same(again, first)
     resumed = utterances(train_loader(cfg, tokenizer, 2, 7, skip_batches=3))
-    assert resumed and all(torch.equal(resumed[name], first[name]) for name in resumed)
+    assert resumed and same(resumed, {name: first[name] for name in resumed})
     for epoch, seed in ((3, 7), (2, 8)):
         other = utterances(train_loader(cfg, tokenizer, epoch, seed))
         assert not any(torch.equal(other[name], first[name]) for name in first)
