@@ -13,7 +13,8 @@ class LossConfig:
     Attributes:
       backend: who sums over alignments: ``k2``, ``torch``, or ``auto`` (k2 if it can be imported).
       prune_range: labels R kept per frame; raised for a batch where it could not cover.
-      rnnt_type: ``regular``, ``modified`` or ``constrained``, as k2 defines them.
+      rnnt_type: ``regular``, ``modified`` or ``constrained``, as k2 defines them. The last two say at
+        most one token a frame, as beam and graph search do.
       lm_scale: share of the predictor's own distribution in the simple loss.
       am_scale: share of the encoder's own distribution in the simple loss.
       simple_scale: weight of the simple loss.
