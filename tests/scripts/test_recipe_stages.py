@@ -273,6 +273,16 @@ def test_decode_with_a_graph(recipe: Recipe) -> None:
     assert len(recipe.called()) == 1  # the table: nothing changed
 
 
+def test_every_search_has_its_stage(recipe: Recipe) -> None:
+    recipe.write("exp/config.yaml", "exp/last.pt", "data/lang/LG.pt")
+    methods = ["greedy_search", "modified_beam_search", "fast_beam_search"]
+    methods += [f"fast_beam_search_{more}" for more in ("nbest", "LG", "nbest_LG")]
+    done = recipe.run("decode.sh", "--methods", " ".join(methods))
+    assert done.returncode == 0, done.stderr
+    *decoded, _ = recipe.called()
+    assert [c.split("--search.method ")[1].split()[0] for c in decoded] == methods
+
+
 def test_decode_without_a_model(recipe: Recipe) -> None:
     done = recipe.run("decode.sh")
     assert done.returncode == 1

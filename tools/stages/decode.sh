@@ -16,7 +16,7 @@ prepared() { # prepared SET...: those that prepare.sh has prepared; all if it ha
 
 word_searches="fast_beam_search_LG fast_beam_search_nbest_LG"
 every="$searches fast_beam_search_nbest $word_searches"
-common_options 3
+common_options $(wc -w <<<"$every")
 option exp-dir path exp "the experiment"
 option sets "some:train|${sets// /|}" "$(prepared $sets)" "sets to decode"
 option methods "some:${every// /|}" "$searches" "searches, in the order of the stages"
