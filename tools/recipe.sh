@@ -47,6 +47,9 @@ use_environment() {
   export PYTHONUNBUFFERED=1 # what a program prints is in its log at once
 }
 
+# The reason why k2 cannot be used in this environment; nothing if it can.
+why_no_k2() { python -c 'from icefall_attn.environment import why_no_k2; print(why_no_k2())'; }
+
 # inventory_of CONFIG OPTIONS...: the tokens.txt that a training uses, by its config or by --data.lang_dir
 inventory_of() {
   local lang_dir word last=""

@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+from icefall_attn.environment import why_no_k2
+
 SMALL = """
 --model.encoder.dim=16 --model.encoder.num_layers=1 --model.encoder.feed_forward_dim=32
 --model.encoder.subsampling_channels=4 --model.predictor.dim=16 --model.joiner_dim=16
@@ -19,6 +21,8 @@ def test_librispeech(real_data, run, checkout):
     options += ["--speeds", "", "--vocab-sizes", "60 40", "--nj", "2"]
     prepared = run("librispeech", "prepare.sh", *options)
     assert prepared.returncode == 0, prepared.stdout + prepared.stderr
+    assert ("graph: left out" in prepared.stdout) == bool(why_no_k2())
+    assert (checkout / "egs/librispeech/ASR/data/lang_bpe_60/LG.pt").exists() != bool(why_no_k2())
     statistics = (checkout / "egs/librispeech/ASR/data/statistics.txt").read_text()
     assert "60 tokens" in statistics and "test-other" in statistics
     lang = ["--data.lang_dir=data/lang_bpe_60"]

@@ -58,7 +58,17 @@ lm_stage() { # lm_stage NUMBER [OPTION...]
     --supervisions "data/manifests/${corpus}_supervisions_train.jsonl.gz" --output data/lm/3-gram.arpa "${@:2}"
 }
 
+# Without k2 there is no graph; all but the searches with LG do without it.
 graph_stage() { # graph_stage NUMBER ARPA
+  local reason=""
+  if ((stage <= $1 && stop_stage >= $1)) && [ ! -e "$work_dir/.done/prepare-graph" ]; then
+    use_environment
+    reason=$(why_no_k2)
+  fi
+  if [ -n "$reason" ]; then
+    echo "prepare $1 graph: left out, as $reason"
+    return 0
+  fi
   run_stage "$1" graph python "$shared/compile_lg.py" --arpa "$2" --lang-dir "$lang_dir"
 }
 

@@ -6,7 +6,7 @@ leave_out_what_needs_k2() {
   local reason
   [[ -z ${option_given[methods]:-} && $methods == *fast_beam* ]] || return 0
   use_environment
-  reason=$(python -c 'from icefall_attn.environment import why_no_k2; print(why_no_k2())')
+  reason=$(why_no_k2)
   [ -n "$reason" ] || return 0
   echo "${script%.sh}: without graph search, as $reason"
   methods=${methods/ fast_beam_search/}
