@@ -6,7 +6,6 @@
 Copies of an utterance at other speeds count in utterances and hours, but not in speakers and words.
 """
 
-import argparse
 from array import array
 from collections import Counter
 from pathlib import Path
@@ -17,26 +16,22 @@ import numpy as np
 from icefall_attn.data.corpus import Corpus
 from icefall_attn.data.features import FRAME_SHIFT
 from icefall_attn.data.tokenizer import UNK_ID, Tokenizer, load_tokenizer
-from icefall_attn.errors import run_main
 from icefall_attn.nn.lengths import subsampled
+from icefall_attn.program import run_program
 
 SHARES = (0, 0.01, 0.1, 0.5, 0.9, 0.99, 1)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--cuts", nargs="+", required=True, metavar="FILE", help="cuts with features"
-    )
-    parser.add_argument(
-        "--lang-dir", type=Path, required=True, metavar="DIR", help="of the tokens"
-    )
-    args = parser.parse_args()
-    tokenizer = load_tokenizer(args.lang_dir)
-    print(f"{args.lang_dir}: {tokenizer.vocab_size} tokens")
-    for path in args.cuts:
+def describe_data(cuts: List[str], lang_dir: Path) -> None:
+    """Prints them.
+
+    Args:
+      cuts: files of cuts with features.
+      lang_dir: of the tokens.
+    """
+    tokenizer = load_tokenizer(lang_dir)
+    print(f"{lang_dir}: {tokenizer.vocab_size} tokens")
+    for path in cuts:
         print("\n".join(describe(path, tokenizer)))
 
 
@@ -92,4 +87,4 @@ def _row(values: array, form: str) -> str:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    run_program(describe_data, __doc__)

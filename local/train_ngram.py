@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Iterator, List, Literal
 
-from icefall_attn.data.manifests import read_manifest
+from icefall_attn.data.manifests import read_manifest, refuse_held_out
 from icefall_attn.errors import UserError
 from icefall_attn.ngram import count_ngrams, kneser_ney, write_arpa
 from icefall_attn.program import run_program
@@ -44,12 +44,7 @@ def train_ngram(
         raise UserError(f"--order must be at least 1, not {order}")
     if bool(supervisions) == bool(text):
         raise UserError("give either --supervisions or --text")
-    # The name is all that tells; a dev or test file here would spoil every result.
-    for path in [*supervisions, *text]:
-        if re.search(r"(^|[_-])(dev|test|valid|eval)([_.-]|$)", path.name):
-            raise UserError(
-                f"{path} is no training set; n-grams come from training text only"
-            )
+    refuse_held_out([*supervisions, *text], "n-grams")
     texts = chain(
         chain.from_iterable(map(manifest_texts, supervisions)),
         chain.from_iterable(map(file_texts, text)),

@@ -13,7 +13,6 @@ transcripts, and more tokens than encoder frames, which no loss can align. Of th
 name with `_train`) may have 1 %, dropped by the trainer.
 """
 
-import argparse
 import logging
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Set
@@ -26,9 +25,10 @@ from icefall_attn.data.features import FEATURE_DIMS, FRAME_SHIFT
 from icefall_attn.data.manifests import read_manifest
 from icefall_attn.data.sample import RandomSample
 from icefall_attn.data.tokenizer import UNK_ID, Tokenizer, load_tokenizer
-from icefall_attn.errors import UserError, run_main
+from icefall_attn.errors import UserError
 from icefall_attn.files import atomic_write
 from icefall_attn.nn.lengths import subsampled
+from icefall_attn.program import run_program
 from icefall_attn.progress import progress_bar
 
 # Seconds; a manifest may round times.
@@ -37,31 +37,23 @@ DROPPED_IN_TRAINING = 0.01
 LOADED = 3000
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--cuts", nargs="+", required=True, metavar="FILE", help="cuts with features"
-    )
-    parser.add_argument(
-        "--lang-dir", type=Path, required=True, metavar="DIR", help="of the tokens"
-    )
-    parser.add_argument(
-        "--load",
-        type=int,
-        default=LOADED,
-        metavar="N",
-        help=f"utterances of each file whose features are loaded (default: {LOADED})",
-    )
-    args = parser.parse_args()
-    if args.load < 0:
-        raise UserError(f"--load is {args.load}; give 0 or more")
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
+def validate_data(cuts: List[str], lang_dir: Path, load: int = LOADED) -> None:
+    """Checks files of cuts.
+
+    Args:
+      cuts: files of cuts with features.
+      lang_dir: of the tokens.
+      load: utterances of each file whose features are loaded.
+
+    Raises:
+      UserError: on the first file with a fault.
+    """
+    if load < 0:
+        raise UserError(f"--load is {load}; give 0 or more")
     torch.set_num_threads(1)
-    tokenizer = load_tokenizer(args.lang_dir)
-    for path in args.cuts:
-        validate(path, tokenizer, args.load)
+    tokenizer = load_tokenizer(lang_dir)
+    for path in cuts:
+        validate(path, tokenizer, load)
 
 
 class Faults:
@@ -183,4 +175,4 @@ def _list_misfits(path: str, misfits: Dict[str, List[str]]) -> None:
 
 
 if __name__ == "__main__":
-    run_main(main)
+    run_program(validate_data, __doc__)

@@ -105,10 +105,19 @@ print_help() {
   echo "Options of $script:"
   for name in "${option_names[@]}"; do
     type=${option_type[$name]#one:} default=${option_default[$name]}
-    printf '  %-26s %s%s\n' "--$name ${type/#some:*/words}" "${option_help[$name]}" \
-      "${default:+ (default: $default)}"
+    describe_option "--$name ${type/#some:*/words}" "${option_help[$name]}${default:+ (default: $default)}"
   done
-  [ -z "$extra_help" ] || printf '  %-26s %s\n' "-- ..." "$extra_help"
+  [ -z "$extra_help" ] || describe_option "-- ..." "$extra_help"
+}
+
+# describe_option NAME TEXT: the text in a column of its own, below a name that is too long.
+describe_option() {
+  local line name="  $1"
+  if [ ${#name} -gt 28 ]; then echo "$name" && name=""; fi
+  fold -s -w 72 <<<"$2" | while IFS= read -r line; do
+    printf '%-28s %s\n' "$name" "${line% }"
+    name=""
+  done
 }
 
 # Options that every recipe script has.

@@ -5,6 +5,7 @@ import gzip
 import math
 import os
 import random
+import re
 import zlib
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,6 +28,23 @@ from icefall_attn.files import temporary_path
 def manifest_path(manifest_dir: Path, prefix: str, kind: str, part: str) -> Path:
     """Where the ``kind`` (recordings, supervisions or cuts) of one part of a corpus lie."""
     return Path(manifest_dir) / f"{prefix}_{kind}_{part}.jsonl.gz"
+
+
+def refuse_held_out(paths: Iterable[Path], purpose: str) -> None:
+    """Refuses text of a dev or test set, by the name of its file, which is all that tells.
+
+    Args:
+      paths: files that should hold training text.
+      purpose: what it is wanted for, such as ``tokens``: made of other text they spoil every result.
+
+    Raises:
+      UserError: naming the file.
+    """
+    for path in paths:
+        if re.search(r"(^|[_-])(dev|test|valid|eval)([_.-]|$)", path.name):
+            raise UserError(
+                f"{path} is no training set; {purpose} come from training text only"
+            )
 
 
 def write_manifest(manifest: Any, path: Union[str, Path]) -> None:

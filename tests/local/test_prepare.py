@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import compute_fbank
-import prepare_tokens
 from describe_data import describe
 from lhotse import CutSet, SupervisionSegment, load_manifest
 from prepare_an4 import prepare_an4
+from prepare_tokens import choose_texts, prepare_tokens
 from toy_manifests import TEXTS
 from validate_data import validate
 
@@ -15,30 +15,30 @@ from icefall_attn.data.tokenizer import load_tokenizer, train_char
 from icefall_attn.errors import UserError
 
 
-def test_prepare_tokens(call_main, manifests, tmp_path):
+def test_prepare_tokens(manifests, tmp_path):
     train = manifests / "toy_supervisions_train.jsonl.gz"
     lang = tmp_path / "lang"
-    program = (prepare_tokens.main, "--lang-dir", lang, "--supervisions")
-    call_main(*program, train, "--kind", "bpe", "--vocab-size", 13)
+    prepare_tokens([train], "bpe", lang, vocab_size=13)
     assert load_tokenizer(lang).vocab_size == 13
     assert (lang / "transcript_words.txt").read_text().splitlines() == list(TEXTS)
     # The characters that come now must not be taken for the pieces of then.
-    call_main(*program, train, "--kind", "char")
+    prepare_tokens([train], "char", lang)
     assert load_tokenizer(lang).tokens[3:] == ["▁", *sorted(set("ONETWOTHREE"))]
-    call_main(*program, train, "--kind", "char", "--drop-spaces")
+    prepare_tokens([train], "char", lang, drop_spaces=True)
     assert load_tokenizer(lang).tokens[3:] == sorted(set("ONETWOTHREE"))
     test = manifests / "toy_supervisions_test.jsonl.gz"
-    for options, message in (
-        ((train, test, "--kind", "char"), "no training set"),
-        ((train, "--kind", "bpe"), "--vocab-size is None"),
-        ((train, "--kind", "bpe", "--vocab-size", 999), "vocab_size=999"),
-        ((tmp_path / "x_train.jsonl.gz", "--kind", "char"), "is missing"),
+    for paths, kind, size, message in (
+        ([train, test], "char", None, "no training set; tokens"),
+        ([train], "bpe", None, "--vocab-size is None"),
+        ([train], "bpe", 999, "vocab_size=999"),
+        ([train], "lexicon", None, "needs --lexicon"),
+        ([tmp_path / "x_train.jsonl.gz"], "char", None, "is missing"),
     ):
         with pytest.raises(UserError, match=message):
-            call_main(*program, *options)
+            prepare_tokens(paths, kind, lang, size)
 
 
-def test_pieces_from_some_of_the_texts(call_main, tmp_path):
+def test_pieces_from_some_of_the_texts(tmp_path):
     """Of 200 texts 20 are taken, and the one text with a Z."""
     spoken = [
         SupervisionSegment(str(i), "r", 0, 1, text=" ".join(TEXTS) * (1 + i % 3))
@@ -47,18 +47,15 @@ def test_pieces_from_some_of_the_texts(call_main, tmp_path):
     spoken[150].text = "ZERO"
     write_part(tmp_path, "toy", "train", [], spoken)
     lang = tmp_path / "lang"
-    call_main(
-        *(prepare_tokens.main, "--lang-dir", lang, "--kind", "bpe"),
-        *("--supervisions", tmp_path / "toy_supervisions_train.jsonl.gz"),
-        *("--vocab-size", 14, "--bpe-texts", 20),
-    )
+    train = tmp_path / "toy_supervisions_train.jsonl.gz"
+    prepare_tokens([train], "bpe", lang, vocab_size=14, bpe_texts=20)
     written = (lang / "transcript_words.txt").read_text().splitlines()
     assert written == [s.text for s in spoken]
     tokenizer = load_tokenizer(lang)
     assert tokenizer.decode(tokenizer.encode("ZERO TWO")) == "ZERO TWO"
-    chosen = prepare_tokens.choose_texts(iter(written), 20)
+    chosen = choose_texts(iter(written), 20)
     assert 20 < len(chosen) < 25 and "ZERO" in chosen
-    assert prepare_tokens.choose_texts(iter(written), 200) == written
+    assert choose_texts(iter(written), 200) == written
 
 
 @pytest.fixture

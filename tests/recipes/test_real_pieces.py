@@ -22,7 +22,9 @@ def test_librispeech(real_data, run, checkout):
     prepared = run("librispeech", "prepare.sh", *options)
     assert prepared.returncode == 0, prepared.stdout + prepared.stderr
     assert ("graph: left out" in prepared.stdout) == bool(why_no_k2())
-    assert (checkout / "egs/librispeech/ASR/data/lang_bpe_60/LG.pt").exists() != bool(why_no_k2())
+    assert (checkout / "egs/librispeech/ASR/data/lang_bpe_60/LG.pt").exists() != bool(
+        why_no_k2()
+    )
     statistics = (checkout / "egs/librispeech/ASR/data/statistics.txt").read_text()
     assert "60 tokens" in statistics and "test-other" in statistics
     lang = ["--data.lang_dir=data/lang_bpe_60"]

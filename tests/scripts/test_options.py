@@ -1,5 +1,6 @@
 """The recipes' scripts refuse what is wrong in one line, before they do anything."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -91,12 +92,16 @@ def test_help_lists_all_options_of_a_script(script: Path) -> None:
     if script.stem == "prepare":
         own += f" {alone}"
     wanted = {f"--{name}" for name in f"stage stop-stage force python {own}".split()}
-    lines = call(script, "--help").stdout.split(f"Options of {script.name}:\n")[1]
-    listed = {line.split()[0] for line in lines.splitlines()}
+    text = call(script, "--help").stdout.split(f"Options of {script.name}:\n")[1]
+    entries = [e for e in re.split(r"\n?^  (?=--)", text, flags=re.MULTILINE) if e]
+    listed = {entry.split()[0] for entry in entries}
     passes_on = set() if script.stem == "prepare" else {"--"}
     assert listed == wanted | passes_on
     # Every one of them says what it is for.
-    assert all(len(line[29:].split()) >= 2 for line in lines.splitlines())
+    assert all(len(entry.split()) >= 4 for entry in entries)
+    # Names on the left, what is said of them in a column of its own.
+    for line in text.splitlines():
+        assert len(line) <= 101 and (line.startswith("  --") or line[:29].isspace())
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", ""])
