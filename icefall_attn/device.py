@@ -1,6 +1,7 @@
 """Where a model runs."""
 
 import logging
+import os
 import resource
 from pathlib import Path
 
@@ -12,14 +13,20 @@ from icefall_attn.errors import UserError
 def choose_device(name: str) -> torch.device:
     """``auto`` is the GPU if there is one that this torch can use.
 
+    Of several processes on a machine, each takes for ``auto`` and ``cuda`` the GPU of its number
+    there (torchrun's LOCAL_RANK).
+
     Raises:
       UserError: the named device cannot be used here.
     """
+    gpu = f"cuda:{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else "cuda"
+    if name == "cuda":
+        name = gpu
     if name == "auto":
         if not torch.cuda.is_available():
             return torch.device("cpu")
         try:
-            return _tried("cuda")
+            return _tried(gpu)
         except UserError as error:
             logging.warning("%s; using the CPU", error)
             return torch.device("cpu")

@@ -28,6 +28,7 @@ from lhotse import Features, MonoCut, SupervisionSegment
 
 from icefall_attn.data.features import FEATURE_DIM, FRAME_SHIFT, SAMPLE_RATE
 from icefall_attn.data.loader import DataConfig, train_loader
+from icefall_attn.data.sampling import Share
 from icefall_attn.data.tokenizer import train_char
 
 LONGEST = 20.0
@@ -99,7 +100,7 @@ def measure(path: str, workers: int, skip: int, batches: int) -> Measured:
     cfg = DataConfig(train_cuts=[path], num_workers=workers)
     tokenizer = train_char([TEXT], keep_spaces=True)
     begin = time.perf_counter()
-    loader = train_loader(cfg, tokenizer, epoch=2, seed=0, skip_batches=skip)
+    loader = train_loader(cfg, tokenizer, epoch=2, seed=0, share=Share(turns=skip))
     loaded = iter(loader)
     next(loaded)
     first = time.perf_counter()

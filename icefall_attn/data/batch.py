@@ -25,6 +25,12 @@ class Batch(NamedTuple):
     tokens: List[List[int]]
     durations: List[float]
 
+    @staticmethod
+    def empty(feature_dim: int) -> "Batch":
+        """A batch without utterances."""
+        lengths = torch.zeros(0, dtype=torch.int64)
+        return Batch([], torch.zeros(0, 0, feature_dim), lengths, [], [], [])
+
     def to(self, device: Union[str, torch.device]) -> "Batch":
         """The same batch with its tensors on ``device``."""
         return self._replace(

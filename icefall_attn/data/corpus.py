@@ -85,7 +85,9 @@ class Corpus:
         tokenizer: Tokenizer,
         distortion: Optional[Distortion] = None,
     ) -> Batch:
-        """Loads utterances and pads them with zeros to the longest."""
+        """Loads utterances and pads them with zeros to the longest; without any it is empty."""
+        if len(numbers) == 0:
+            return Batch.empty(self.feature_dim)
         cuts = self.read(numbers)
         features = [self.load(cut, distortion) for cut in cuts]
         texts = [cut.supervisions[0].text or "" for cut in cuts]

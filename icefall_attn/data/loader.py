@@ -5,6 +5,8 @@ their order and what noise they get, however many processes load them.
 """
 
 import math
+import re
+import signal
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -19,8 +21,9 @@ from icefall_attn.data.batch import Batch
 from icefall_attn.data.corpus import Corpus
 from icefall_attn.data.sampling import (
     Plan,
+    Share,
+    by_rising_duration,
     in_order,
-    in_turns,
     shuffled,
     shuffled_shards,
 )
@@ -80,7 +83,11 @@ class DataConfig:
 
 
 def train_loader(
-    cfg: DataConfig, tokenizer: Tokenizer, epoch: int, seed: int, skip_batches: int = 0
+    cfg: DataConfig,
+    tokenizer: Tokenizer,
+    epoch: int,
+    seed: int,
+    share: Share = Share(),
 ) -> "TrainLoader":
     """The batches of one epoch.
 
@@ -89,12 +96,13 @@ def train_loader(
       tokenizer: gives the token ids of the texts.
       epoch: counted from 1.
       seed: of the order; the same (cfg, epoch, seed) gives the same batches.
-      skip_batches: leave out the first n batches without loading their features.
+      share: of several processes, and what of the epoch is done, which is left out without
+        loading it. All processes have as many batches, some perhaps without utterances.
 
     Raises:
       UserError: on options that do not fit, or data that is missing.
     """
-    return TrainLoader(cfg, tokenizer, epoch, seed, skip_batches)
+    return TrainLoader(cfg, tokenizer, epoch, seed, share)
 
 
 def eval_loader(
@@ -102,6 +110,7 @@ def eval_loader(
     cfg: DataConfig,
     tokenizer: Tokenizer,
     max_duration: Optional[float] = None,
+    share: Share = Share(),
 ) -> "EvalLoader":
     """Every utterance of some files of cuts once, the longest first, as it is.
 
@@ -111,11 +120,12 @@ def eval_loader(
       cfg: says how to load; `min_utterance` and `max_utterance` do not apply.
       tokenizer: gives the token ids of the texts.
       max_duration: seconds of audio in a batch, instead of ``cfg.max_duration``.
+      share: one process's batches of several processes'.
     """
     paths = [cuts] if isinstance(cuts, str) else list(cuts)
     if max_duration is None:
         max_duration = cfg.max_duration
-    return EvalLoader(paths, cfg, tokenizer, max_duration)
+    return EvalLoader(paths, cfg, tokenizer, max_duration, share)
 
 
 class TrainLoader:
@@ -130,7 +140,7 @@ class TrainLoader:
         tokenizer: Tokenizer,
         epoch: int,
         seed: int,
-        skip_batches: int = 0,
+        share: Share = Share(),
     ):
         _check(cfg, cfg.max_duration)
         self.corpus = _corpus(
@@ -139,8 +149,7 @@ class TrainLoader:
         distortion = _distortion(cfg, seed, epoch)
         self._dataset = _Dataset(self.corpus, tokenizer, distortion)
         self._num_workers = cfg.num_workers
-        plan = _train_plan(cfg, self.corpus, epoch, seed)
-        self._plan = plan.take(np.s_[skip_batches:])
+        self._plan = _train_plan(cfg, self.corpus, epoch, seed, share)
 
     def __len__(self) -> int:
         return len(self._plan.bounds)
@@ -158,6 +167,7 @@ class EvalLoader:
         cfg: DataConfig,
         tokenizer: Tokenizer,
         max_duration: float,
+        share: Share = Share(),
     ):
         _check(cfg, max_duration)
         corpus = _corpus(cfg, tuple(paths), 0.0, math.inf)
@@ -166,7 +176,8 @@ class EvalLoader:
         self._num_workers = cfg.num_workers
         shards = 0 * corpus.durations if corpus.shards is None else corpus.shards
         order = np.lexsort((-corpus.durations, shards))
-        self._plan = in_order(corpus.durations, order, max_duration)
+        plan = in_order(corpus.durations, order, max_duration)
+        self._plan = plan.take(np.s_[share.rank :: share.size])
 
     def __len__(self) -> int:
         return len(self._plan.bounds)
@@ -175,25 +186,25 @@ class EvalLoader:
         return _load(self._plan, self._dataset, self._num_workers)
 
 
-def _train_plan(cfg: DataConfig, corpus: Corpus, epoch: int, seed: int) -> Plan:
-    """The batches of this process."""
-    world, rank = _world()
+def _train_plan(
+    cfg: DataConfig, corpus: Corpus, epoch: int, seed: int, share: Share
+) -> Plan:
+    """The batches of one process."""
     durations, shards = corpus.durations, corpus.shards
     if cfg.sort_first_epoch and epoch == 1:
         if shards is not None:
             raise UserError(
                 "sort_first_epoch=true needs files of cuts: Shar is read shard by shard"
             )
-        order = np.argsort(durations, kind="stable")
-        return in_turns(in_order(durations, order, cfg.max_duration), world, rank)
+        return by_rising_duration(durations, cfg.max_duration, share)
     # A seed may be negative, an entropy may not.
     rng = np.random.default_rng([seed & 0xFFFFFFFF, epoch])
-    how = (cfg.max_duration, cfg.num_buckets, rng, world, rank)
+    how = (cfg.max_duration, cfg.num_buckets, rng, share)
     if shards is None:
         return shuffled(durations, *how)
-    if len(np.unique(shards)) < world:
+    if len(np.unique(shards)) < share.size:
         raise UserError(
-            f"{corpus.where}: fewer shards than the {world} training processes; export with"
+            f"{corpus.where}: fewer shards than the {share.size} training processes; export with"
             " a smaller --shard-size"
         )
     return shuffled_shards(durations, shards, *how, streams=STREAMS)
@@ -277,7 +288,7 @@ def _load_in_workers(
         batch_size=None,
         num_workers=workers,
         collate_fn=_identity,
-        worker_init_fn=_one_thread,
+        worker_init_fn=_begin_worker,
         pin_memory=torch.cuda.is_available(),
         # A generator of its own: otherwise the loader would draw from torch's, and training with
         # workers would take other random numbers than training without.
@@ -311,16 +322,26 @@ class _Dataset(torch.utils.data.Dataset):
         return self.corpus.batch(numbers, self.tokenizer, self.distortion)
 
 
+def worker_death(error: RuntimeError) -> Optional[UserError]:
+    """What a user is told if torch's error is that a loading process was killed; None if not.
+
+    Torch raises it wherever the training process happens to be.
+    """
+    found = re.search(r"DataLoader worker .*? (?:is killed by|exited)[^.]*", str(error))
+    if not found:
+        return None
+    return UserError(
+        f"a process that loads data is gone ({found[0]}), perhaps for want of memory; run the same"
+        " command again to go on, with a smaller data.num_workers if it comes again"
+    )
+
+
 def _identity(batch: Batch) -> Batch:
     return batch
 
 
-def _one_thread(worker: int) -> None:
+def _begin_worker(worker: int) -> None:
     torch.set_num_threads(1)
-
-
-def _world() -> Tuple[int, int]:
-    """Number of training processes and the index of this one."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_world_size(), torch.distributed.get_rank()
-    return 1, 0
+    # What asks a whole group of processes to stop: the training process ends its workers itself.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)

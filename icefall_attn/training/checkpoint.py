@@ -2,9 +2,10 @@
 
 import io
 import json
+import logging
 import os
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -12,6 +13,11 @@ from torch import Tensor
 from icefall_attn.data.tokenizer import Tokenizer, load_tokenizer
 from icefall_attn.errors import UserError
 from icefall_attn.files import atomic_write, temporary_path
+
+
+class Damaged(UserError):
+    """A file that should be a checkpoint cannot be read as one."""
+
 
 BEST = "best-valid-loss.pt"
 LAST = "last.pt"
@@ -36,7 +42,8 @@ def load_checkpoint(path: Path) -> Dict[str, Any]:
     """Reads what `save_checkpoint` wrote.
 
     Raises:
-      UserError: if the file is missing or not a checkpoint.
+      UserError: if the file is missing.
+      Damaged: if it is not a whole checkpoint.
     """
     if not path.is_file():
         raise UserError(f"no checkpoint {path}")
@@ -47,7 +54,29 @@ def load_checkpoint(path: Path) -> Dict[str, Any]:
         }
     except Exception as error:  # zip, pickle and unpickling errors of many kinds
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{path} is damaged or not a checkpoint: {reason}") from None
+        raise Damaged(f"{path} is damaged or not a checkpoint: {reason}") from None
+
+
+def newest_checkpoint(directory: Path) -> Optional[Tuple[Path, Dict[str, Any]]]:
+    """The newest checkpoint from which a training can go on, and its values; None if there is none.
+
+    That is ``last.pt``, or what was written before it if it is damaged, which is logged.
+
+    Raises:
+      UserError: there are checkpoints, all of them damaged.
+    """
+    if not (directory / LAST).is_file():
+        return None
+    others = [*directory.glob("checkpoint-*.pt"), *directory.glob("epoch-*.pt")]
+    others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    for path in [directory / LAST, *others]:
+        try:
+            return path, load_checkpoint(path)
+        except Damaged as error:
+            logging.warning("%s; trying the one before it", error)
+    raise UserError(
+        f"all checkpoints in {directory} are damaged; train anew (train.sh --force true)"
+    )
 
 
 def _has_tensor(value: Any) -> bool:

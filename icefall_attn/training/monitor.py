@@ -2,14 +2,13 @@
 
 import logging
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
 import torch
 from torch import nn
 
 from icefall_attn.device import peak_memory_gib
 from icefall_attn.progress import progress_bar
-from icefall_attn.training.metrics import Metrics
 from icefall_attn.training.options import TrainConfig
 
 
@@ -20,11 +19,14 @@ class Monitor:
       exp_dir: where ``tensorboard/`` lies.
       options: how often, how long.
       step: steps done before; what an interrupted run wrote past them is hidden.
+      shown: of several processes one shows what all do; the others have their log files.
     """
 
-    def __init__(self, exp_dir: Path, options: TrainConfig, step: int):
+    def __init__(
+        self, exp_dir: Path, options: TrainConfig, step: int, shown: bool = True
+    ):
         self.writer = None
-        if options.tensorboard:
+        if options.tensorboard and shown:
             from torch.utils.tensorboard import SummaryWriter
 
             self.writer = SummaryWriter(
@@ -32,14 +34,21 @@ class Monitor:
             )
         self.bar = progress_bar(
             total=options.max_steps or None,
+            shown=shown,
             unit="step",
             dynamic_ncols=True,
             smoothing=0.05,
         )
 
-    def train(self, metrics: Metrics, progress, rate: float, model: nn.Module) -> None:
-        """Reports the steps since the last call."""
-        losses, counts = metrics.take()
+    def train(
+        self,
+        measured: Tuple[Dict[str, float], Dict[str, float]],
+        progress,
+        rate: float,
+        model: nn.Module,
+    ) -> None:
+        """Reports some steps; ``measured`` is what `Metrics.take` gave."""
+        losses, counts = measured
         seconds = max(counts.get("seconds", 0.0), 1e-9)
         steps = max(counts.get("steps", 1.0), 1.0)
         values = {

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import List
+from typing import List, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -99,11 +99,14 @@ class FlatOptimizer:
         for parameter in model.parameters():
             decays = parameter.dim() > 1 and not hasattr(parameter, "no_weight_decay")
             (weights if decays else others).append(parameter)
+        decaying, grad = _flatten(weights)
+        staying, other_grad = _flatten(others)
         groups = [
-            {"params": _flatten(weights), "weight_decay": config.weight_decay},
-            {"params": _flatten(others), "weight_decay": 0.0},
+            {"params": decaying, "weight_decay": config.weight_decay},
+            {"params": staying, "weight_decay": 0.0},
         ]
-        self.vectors: List[Tensor] = [v for group in groups for v in group["params"]]
+        self.vectors: List[Tensor] = decaying + staying
+        self.grads: List[Tensor] = [grad, other_grad]  # those of all vectors
         self.adamw = torch.optim.AdamW(
             groups,
             lr=config.lr,
@@ -114,13 +117,13 @@ class FlatOptimizer:
 
     def zero_grad(self) -> None:
         """Sets all gradients to 0."""
-        for vector in self.vectors:
-            vector.grad.zero_()
+        for grad in self.grads:
+            grad.zero_()
 
     def scale_grad(self, factor: float) -> None:
         """Multiplies all gradients."""
-        for vector in self.vectors:
-            vector.grad.mul_(factor)
+        for grad in self.grads:
+            grad.mul_(factor)
 
     def grad_norm(self) -> Tensor:
         """The L2 norm of the whole gradient, a scalar tensor."""
@@ -152,8 +155,12 @@ class FlatOptimizer:
             }
 
 
-def _flatten(parameters: List[nn.Parameter]) -> List[Tensor]:
-    """Makes the parameters and their gradients views of one vector; returns it in pieces."""
+def _flatten(parameters: List[nn.Parameter]) -> Tuple[List[Tensor], Tensor]:
+    """Makes the parameters and their gradients views of one vector each.
+
+    Returns:
+      The parameters' vector in pieces, and the gradients' whole.
+    """
     values = torch.cat([p.detach().flatten() for p in parameters])
     grads = torch.zeros_like(values)
     start = 0
@@ -167,4 +174,4 @@ def _flatten(parameters: List[nn.Parameter]) -> List[Tensor]:
         piece = piece.detach().requires_grad_()
         piece.grad = grad
         pieces.append(piece)
-    return pieces
+    return pieces, grads

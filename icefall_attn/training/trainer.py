@@ -3,10 +3,11 @@
 import itertools
 import logging
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, List
 
+import torch
 from torch import nn
 
 from icefall_attn.config import RunConfig, to_dict
@@ -22,10 +23,14 @@ from icefall_attn.rnnt.lattice import choose_backend
 from icefall_attn.training import checkpoint as ckpt
 from icefall_attn.training.allocator import keep_freed_memory
 from icefall_attn.training.augment import SpecAugment
+from icefall_attn.training.bad_steps import dump
+from icefall_attn.training.group import Group
+from icefall_attn.training.interruption import Interruption, decide
 from icefall_attn.training.metrics import Metrics
 from icefall_attn.training.monitor import Monitor
 from icefall_attn.training.objective import Objective
 from icefall_attn.training.pictures import draw
+from icefall_attn.training.progress import Progress
 from icefall_attn.training.random_state import (
     get_random_state,
     seed_everything,
@@ -35,56 +40,26 @@ from icefall_attn.training.same_run import check_same_run, fingerprint
 from icefall_attn.training.schedule import FlatOptimizer
 from icefall_attn.training.usable import UtteranceFilter
 from icefall_attn.training.validation import validate
+from icefall_attn.training.writer import CheckpointWriter
 from icefall_attn.transducer.model import Transducer
 
 
-@dataclass
-class Progress:
-    """Where a run is: all that is needed, with weights and random states, to go on exactly.
-
-    Attributes:
-      epoch: the current epoch, from 1.
-      batches: batches of the epoch that are done.
-      step: optimiser steps done.
-      seconds: time spent training, validation included.
-      cpu_seconds: processor time of that: what other jobs on the machine do not lengthen.
-      best_valid_loss: the lowest so far.
-      dropped: utterances left out.
-      skipped_steps: steps left out because the gradient was not finite.
-      memory_gib: peak memory, of the process or of the GPU.
-    """
-
-    epoch: int = 1
-    batches: int = 0
-    step: int = 0
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    best_valid_loss: float = float("inf")
-    dropped: int = 0
-    skipped_steps: int = 0
-    memory_gib: float = 0.0
-
-    def clock(self) -> Callable[[], None]:
-        """Goes on counting time; each call of what is returned brings it up to date."""
-        wall = time.monotonic() - self.seconds
-        cpu = time.process_time() - self.cpu_seconds
-
-        def read() -> None:
-            self.seconds = time.monotonic() - wall
-            self.cpu_seconds = time.process_time() - cpu
-
-        return read
-
-
 class Trainer:
-    """Trains a transducer as a `RunConfig` says, and goes on where an earlier run stopped."""
+    """Trains a transducer as a `RunConfig` says, and goes on where an earlier run stopped.
+
+    Args:
+      config: the run.
+      tokenizer: its tokens.
+      group: the processes that train together; all have the same config.
+    """
 
     MAX_SKIPPED = 20  # steps in a row
 
-    def __init__(self, config: RunConfig, tokenizer: Tokenizer):
+    def __init__(self, config: RunConfig, tokenizer: Tokenizer, group: Group = Group()):
         self.config = config
         self.options = config.train
         self.tokenizer = tokenizer
+        self.group = group
         self.exp_dir = Path(config.exp_dir)
         self.device = choose_device(config.train.device)
         if self.device.type == "cpu":
@@ -94,17 +69,22 @@ class Trainer:
         if config.spec_augment.enabled:
             self.model.spec_augment = SpecAugment(config.spec_augment)
         self.optimizer = FlatOptimizer(self.model, config.optim)
+        if group.rank > 0:  # the same weights as the others, but dropout of its own
+            seed_everything(config.train.seed + 7919 * group.rank)
         self.usable = UtteranceFilter()
         lexicon_dir = config.data.lexicon_dir
         self.lexicon = load_lexicon(lexicon_dir) if lexicon_dir else None
         self.objective = Objective(
             self.model, config.loss, self.usable.drop, self.lexicon
         )
-        self.progress = Progress()
+        self.progress = Progress(processes=group.size)
         self.metrics = Metrics()
+        self.interruption = Interruption()
+        self.writer = CheckpointWriter()
         self.skipped_in_a_row = 0
         self.fingerprint = fingerprint(config, tokenizer, self.lexicon)
-        remove_leftovers(self.exp_dir)
+        if group.leads:
+            remove_leftovers(self.exp_dir)
         logging.info("%s", _sizes(self.model))
         backend = choose_backend(config.loss.backend, self.device.type)
         logging.info("the loss sums over alignments with %s", backend)
@@ -115,18 +95,16 @@ class Trainer:
         Raises:
           UserError: if that run was another one: other options, tokens or data.
         """
-        path = self.exp_dir / ckpt.LAST
-        if not path.is_file():
+        found = ckpt.newest_checkpoint(self.exp_dir)
+        if found is None:
             if self.options.init_from:
                 self._start_from(self.options.init_from, self.options.init_avg)
             return
-        saved = ckpt.load_checkpoint(path)
+        path, saved = found
         check_same_run(path, saved, self.config, self.fingerprint)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.progress = Progress(**saved["progress"])
-        self.usable.total_dropped = self.progress.dropped
-        set_random_state(saved["random"])
         logging.info(
             "resuming from %s: epoch %d, %d of its batches done, step %d",
             path,
@@ -134,6 +112,13 @@ class Trainer:
             self.progress.batches,
             self.progress.step,
         )
+        self.progress.go_on_with(self.group.size)
+        if self.group.rank < len(saved["random"]):
+            set_random_state(saved["random"][self.group.rank])
+        else:
+            seed_everything(
+                self.options.seed + 7919 * self.group.rank + self.progress.step
+            )
         if self._finished():
             logging.info(
                 "nothing is left to train; train.num_epochs or a new exp_dir adds more"
@@ -154,15 +139,26 @@ class Trainer:
         logging.info("starting from the weights of %s, %s", exp_dir, other.name)
 
     def run(self) -> None:
-        """Trains until the last epoch or step."""
-        self.monitor = Monitor(self.exp_dir, self.options, self.progress.step)
+        """Trains until the last epoch or step.
+
+        Raises:
+          Interrupted: a signal asked one of the processes to stop; a checkpoint is written.
+          PeerLost: another process has ended.
+        """
+        self.group.take_over(self.optimizer.vectors)
+        self.monitor = Monitor(
+            self.exp_dir, self.options, self.progress.step, shown=self.group.leads
+        )
         read_clock = self.progress.clock()
         try:
-            while not self._finished():
-                self._train_epoch(read_clock)
-                self._end_epoch(read_clock)
+            with self.interruption:
+                while not self._finished():
+                    self._train_epoch(read_clock)
+                    self._end_epoch(read_clock)
+                self.writer.wait()
         finally:
             self.monitor.close()
+            self.writer.wait()
         logging.info(
             "done: %d steps in %.0f s", self.progress.step, self.progress.seconds
         )
@@ -180,38 +176,43 @@ class Trainer:
             self.tokenizer,
             progress.epoch,
             self.options.seed,
-            skip_batches=progress.batches,
+            self.group.share(earlier=progress.parts_before(), turns=progress.batches),
         )
         begin = time.monotonic()
-        for group in _groups(loader, self.options.accumulate):
+        for batches in _groups(loader, self.options.accumulate):
             waited = time.monotonic() - begin
-            self._step(group)
-            progress.batches += len(group)
+            votes = self._step(batches)
+            progress.batches += len(batches)
             read_clock()
             self.metrics.count(waited=waited, seconds=time.monotonic() - begin, steps=1)
             if progress.step % self.options.log_every == 0:
-                self.monitor.train(self.metrics, progress, self._rate(), self.model)
-            if 0 < self.options.max_steps <= progress.step:
-                break
-            if progress.step % self.options.save_every == 0:
-                path = self.exp_dir / f"checkpoint-{progress.step}.pt"
-                self._save(path)
-                ckpt.link(path, self.exp_dir / ckpt.LAST)
-                ckpt.prune(
-                    self.exp_dir, self.options.keep_last, self.options.keep_epochs
+                self.monitor.train(
+                    self.metrics.take(self.group), progress, self._rate(), self.model
                 )
+            interrupted = decide(votes)
+            if 0 < self.options.max_steps <= progress.step and not interrupted:
+                break
+            if interrupted or progress.step % self.options.save_every == 0:
+                self._save_step(essential=bool(interrupted))
+            if interrupted:
+                self.writer.wait()
+                raise interrupted
             begin = time.monotonic()
-        progress.batches = 0
+        progress.end_of_epoch()
 
-    def _step(self, batches: List[Batch]) -> None:
-        """One update from one or more batches, normalised by their encoder frames."""
+    def _step(self, batches: List[Batch]) -> List[float]:
+        """One update from one or more batches of each process, normalised by their encoder frames.
+
+        Returns:
+          The sums of the processes' votes for an interruption.
+        """
         progress = self.progress
         begin_step(self.model, progress.step >= self.options.regularise_after)
         share = (
             progress.step / self.options.max_steps if self.options.max_steps else 0.0
         )
         self.optimizer.zero_grad()
-        frames = 0
+        frames, dropped = 0, self.usable.total_dropped
         for batch in batches:
             batch = self.usable(batch).to(self.device)
             terms = self.objective(batch, progress.step, share)
@@ -225,19 +226,37 @@ class Trainer:
                 places=batch.features.size(0) * batch.features.size(1),
                 valid=int(batch.feature_lengths.sum()),
             )
+        dropped = self.usable.total_dropped - dropped
+        frames, dropped, *votes = self._sums(
+            [frames, dropped, *self.interruption.votes()]
+        )
         progress.step += 1
-        progress.dropped = self.usable.total_dropped
+        progress.dropped += int(dropped)
         if frames > 0:
             self.optimizer.scale_grad(1.0 / frames)
-            self._update()
+            if not self._update():
+                dump(self.exp_dir, progress.step, self.group.rank, batches)
+        return votes
 
-    def _update(self) -> None:
+    def _sums(self, counts: List[float]) -> List[float]:
+        """Sums over the processes: of the gradients, in their places, and of some counts."""
+        if self.group.size == 1:
+            return counts
+        told = torch.tensor(counts, dtype=torch.float64, device=self.device)
+        self.group.add([*self.optimizer.grads, told])
+        return told.tolist()
+
+    def _update(self) -> bool:
+        """One step of the optimiser; False if it was skipped, as the gradient is not finite.
+
+        All processes have the same gradient and do the same.
+        """
         norm = float(self.optimizer.grad_norm())
         if norm == norm and norm != float("inf"):
             self.skipped_in_a_row = 0
             self.metrics.count(grad_norm=norm)
             self.optimizer.step(self._rate(), norm)
-            return
+            return True
         self.progress.skipped_steps += 1
         self.skipped_in_a_row += 1
         logging.warning(
@@ -245,9 +264,10 @@ class Trainer:
         )
         if self.skipped_in_a_row >= self.MAX_SKIPPED:
             raise UserError(
-                f"the gradient was not finite in {self.MAX_SKIPPED} steps in a row; "
-                "lower optim.lr or look at the data named in the log"
+                f"the gradient was not finite in {self.MAX_SKIPPED} steps in a row; lower optim.lr"
+                f" or look at the batches in {self.exp_dir}/bad-steps"
             )
+        return False
 
     def _rate(self) -> float:
         return self.config.optim.rate(
@@ -256,32 +276,59 @@ class Trainer:
 
     def _end_epoch(self, read_clock: Callable[[], None]) -> None:
         progress, epoch = self.progress, self.progress.epoch
+        self._share_statistics()
         result = validate(
-            self.model, self.tokenizer, self.config, self.device, self.lexicon
+            self.model,
+            self.tokenizer,
+            self.config,
+            self.device,
+            self.lexicon,
+            self.group,
         )
-        pictures = self._pictures() if self.options.tensorboard else {}
+        wanted = self.options.tensorboard and self.group.leads
+        pictures = self._pictures() if wanted else {}
         read_clock()
         progress.epoch += 1
         better = result.loss < progress.best_valid_loss
         progress.best_valid_loss = min(result.loss, progress.best_valid_loss)
         self.monitor.valid(result, progress, epoch, pictures)
         path = self.exp_dir / f"epoch-{epoch}.pt"
+        noted = {
+            "epoch": epoch,
+            "step": progress.step,
+            "valid_loss": result.loss,
+            "wer": result.wer,
+        }
+
         # A kill at any point below is mended by the resumed run, which comes here again: last.pt,
         # which says that the epoch is over, is written last.
-        self._save(path)
-        ckpt.note_valid_loss(
-            self.exp_dir,
-            {
-                "epoch": epoch,
-                "step": progress.step,
-                "valid_loss": result.loss,
-                "wer": result.wer,
-            },
-        )
-        if better:
-            ckpt.link(path, self.exp_dir / ckpt.BEST)
+        def name_it() -> None:
+            ckpt.note_valid_loss(self.exp_dir, noted)
+            if better:
+                ckpt.link(path, self.exp_dir / ckpt.BEST)
+            self._is_last(path)
+
+        self._save(path, name_it)
+
+    def _save_step(self, essential: bool) -> None:
+        self._share_statistics()
+        path = self.exp_dir / f"checkpoint-{self.progress.step}.pt"
+        self._save(path, lambda: self._is_last(path), essential)
+
+    def _is_last(self, path: Path) -> None:
         ckpt.link(path, self.exp_dir / ckpt.LAST)
         ckpt.prune(self.exp_dir, self.options.keep_last, self.options.keep_epochs)
+
+    def _share_statistics(self) -> None:
+        """Gives all processes the mean of their running statistics (batch normalisation)."""
+        if self.group.size == 1:
+            return
+        buffers = list(self.model.buffers())
+        means = [b for b in buffers if b.is_floating_point() and b.numel() > 0]
+        self.group.add(means)
+        for mean in means:
+            mean.div_(self.group.size)
+        self.group.take_over([b for b in buffers if not b.is_floating_point()])
 
     def _pictures(self) -> dict:
         data = self.config.data
@@ -291,20 +338,23 @@ class Trainer:
                 return draw(self.model, batch.to(self.device), self.config.loss)
         return {}
 
-    def _save(self, path: Path) -> None:
+    def _save(
+        self, path: Path, then: Callable[[], None], essential: bool = True
+    ) -> None:
         used = peak_memory_gib(self.device)
         self.progress.memory_gib = max(self.progress.memory_gib, used)
-        ckpt.save_checkpoint(
-            path,
-            {
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "progress": asdict(self.progress),
-                "random": get_random_state(),
-                "config": to_dict(self.config),
-                "fingerprint": self.fingerprint,
-            },
-        )
+        random = self.group.gather(get_random_state())
+        if not self.group.leads:
+            return
+        values = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "progress": asdict(self.progress),
+            "random": random,
+            "config": to_dict(self.config),
+            "fingerprint": self.fingerprint,
+        }
+        self.writer.write(path, values, then, essential)
 
 
 def _groups(batches: Iterable[Batch], size: int) -> Iterator[List[Batch]]:

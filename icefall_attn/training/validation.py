@@ -11,6 +11,7 @@ from icefall_attn.data.loader import eval_loader
 from icefall_attn.data.tokenizer import Tokenizer
 from icefall_attn.decoding import SearchConfig, recognize
 from icefall_attn.scoring import score
+from icefall_attn.training.group import Group
 from icefall_attn.training.objective import Objective
 from icefall_attn.training.usable import UtteranceFilter
 
@@ -33,8 +34,12 @@ def validate(
     config,
     device: torch.device,
     lexicon: Optional[Tokenizer] = None,
+    group: Group = Group(),
 ) -> Validation:
-    """Goes through the valid set once, without dropout, SpecAugment or random numbers."""
+    """Goes through the valid set once, without dropout, SpecAugment or random numbers.
+
+    Each process of a group takes a part of it, and all get the result of the whole.
+    """
     usable = UtteranceFilter()
     infinite: List[str] = []
     objective = Objective(
@@ -44,7 +49,8 @@ def validate(
     sums = {"simple": 0.0, "pruned": 0.0, "ctc": 0.0}
     frames = 0
     refs, hyps = {}, {}
-    for batch in eval_loader(config.data.valid_cuts, config.data, tokenizer):
+    data = config.data
+    for batch in eval_loader(data.valid_cuts, data, tokenizer, share=group.share()):
         batch = batch.to(device)
         terms = objective(usable(batch), step=0, progress=1.0)
         if terms is not None:
@@ -57,14 +63,22 @@ def validate(
             refs.update(zip(batch.ids, batch.texts))
             hyps.update(zip(batch.ids, texts))
     model.train()
-    if infinite:
-        logging.warning("the loss of %d valid utterances is not finite", len(infinite))
-    broken = bool(infinite) or frames == 0  # such a model must not look like a good one
-    frames = max(frames, 1)
+    parts = group.gather((sums, frames, len(infinite), refs, hyps))
+    frames = sum(part[1] for part in parts)
+    broken = sum(part[2] for part in parts)
+    refs = {name: text for part in parts for name, text in part[3].items()}
+    hyps = {name: text for part in parts for name, text in part[4].items()}
+    if broken:
+        logging.warning("the loss of %d valid utterances is not finite", broken)
+
+    def per_frame(name: str) -> float:
+        return sum(part[0][name] for part in parts) / max(frames, 1)
+
+    # a model with such a loss must not look like a good one
     return Validation(
-        loss=math.inf if broken else sums["pruned"] / frames,
-        simple=sums["simple"] / frames,
-        ctc=sums["ctc"] / frames if config.model.ctc else None,
+        loss=math.inf if broken or frames == 0 else per_frame("pruned"),
+        simple=per_frame("simple"),
+        ctc=per_frame("ctc") if config.model.ctc else None,
         wer=score(refs, hyps, tokenizer.unit).rate if config.train.valid_wer else None,
     )
 

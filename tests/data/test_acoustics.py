@@ -19,6 +19,7 @@ from icefall_attn.data.acoustics import (
 from icefall_attn.data.features import compute_features, feature_extractor
 from icefall_attn.data.loader import DataConfig, eval_loader, train_loader
 from icefall_attn.data.manifests import write_manifest
+from icefall_attn.data.sampling import Share
 from icefall_attn.errors import UserError
 
 
@@ -178,7 +179,7 @@ def test_distortion_depends_on_seed_epoch_and_name_alone(kind, request, tokenize
     for change in ({"num_workers": 2}, {"max_duration": 3.0}, {"num_buckets": 1}):
         again = utterances(train_loader(replace(cfg, **change), tokenizer, 2, 7))
         assert same(again, first)
-    resumed = utterances(train_loader(cfg, tokenizer, 2, 7, skip_batches=3))
+    resumed = utterances(train_loader(cfg, tokenizer, 2, 7, share=Share(turns=3)))
     assert resumed and same(resumed, {name: first[name] for name in resumed})
     for epoch, seed in ((3, 7), (2, 8)):
         other = utterances(train_loader(cfg, tokenizer, epoch, seed))

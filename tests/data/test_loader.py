@@ -12,6 +12,7 @@ from icefall_attn.data.corpus import Corpus
 from icefall_attn.data.features import FEATURE_DIM
 from icefall_attn.data.loader import DataConfig, eval_loader, train_loader
 from icefall_attn.data.manifests import write_manifest
+from icefall_attn.data.sampling import Share
 from icefall_attn.errors import UserError
 
 
@@ -108,10 +109,10 @@ def test_skipped_batches_are_not_loaded(cfg, tokenizer, monkeypatch, sort_first_
         "load",
         lambda self, cut, *rest: loaded.append(cut.id) or load(self, cut, *rest),
     )
-    rest = train_loader(cfg, tokenizer, 1, 7, skip_batches=5)
+    rest = train_loader(cfg, tokenizer, 1, 7, share=Share(turns=5))
     assert ids(rest) == whole[5:]
     assert loaded == [i for batch in whole[5:] for i in batch]
-    assert ids(train_loader(cfg, tokenizer, 1, 7, skip_batches=len(whole))) == []
+    assert ids(train_loader(cfg, tokenizer, 1, 7, share=Share(turns=len(whole)))) == []
 
 
 def test_first_epoch_sorted(cfg, tokenizer):
@@ -122,16 +123,30 @@ def test_first_epoch_sorted(cfg, tokenizer):
     assert later != sorted(later)
 
 
-def test_processes_share_the_batches(cfg, tokenizer, monkeypatch):
+@pytest.mark.parametrize("workers", [0, 2])
+def test_processes_share_the_batches(cfg, tokenizer, workers):
     for sort_first_epoch in (False, True):
-        changed = replace(cfg, sort_first_epoch=sort_first_epoch)
-        parts = []
-        for rank in range(3):
-            monkeypatch.setattr("icefall_attn.data.loader._world", lambda: (3, rank))
-            parts.append(ids(train_loader(changed, tokenizer, 1, 0)))
+        changed = replace(cfg, sort_first_epoch=sort_first_epoch, num_workers=workers)
+        parts = [
+            list(train_loader(changed, tokenizer, 1, 0, Share(rank, 5)))
+            for rank in range(5)
+        ]
         assert len({len(part) for part in parts}) == 1
-        union = {i for part in parts for batch in part for i in batch}
-        assert len(union) == 60
+        names = [i for part in parts for batch in part for i in batch.ids]
+        assert len(names) == len(set(names)) == 60
+        empty = [batch for part in parts for batch in part if not batch.ids]
+        assert empty and all(b.features.shape == (0, 0, 80) for b in empty)
+
+
+def test_processes_share_what_is_evaluated(cfg, corpus_dir, tokenizer):
+    path = str(corpus_dir / "train.jsonl.gz")
+    parts = [
+        flat(eval_loader(path, cfg, tokenizer, 5.0, Share(r, 3))) for r in range(3)
+    ]
+    assert sorted(sum(parts, [])) == sorted(
+        flat(eval_loader(path, cfg, tokenizer, 5.0))
+    )
+    assert all(parts)
 
 
 def test_utterances_left_out_are_counted(cfg, corpus_dir, tokenizer, caplog):

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from icefall_attn.data.sampling import (
+    Share,
     bucket_of,
+    by_rising_duration,
     in_order,
-    in_turns,
     shuffled,
     shuffled_shards,
 )
@@ -27,9 +28,16 @@ def padded(batch):
     return len(batch) * DURATIONS[batch].max()
 
 
-def shards_plan(world=1, rank=0, streams=4, seed=0):
-    how = (200.0, 10, rng(seed), world, rank, streams)
-    return shuffled_shards(DURATIONS, SHARDS, *how)
+def buckets_plan(share=Share()):
+    return shuffled(DURATIONS, 200.0, 10, rng(), share)
+
+
+def rising_plan(share=Share()):
+    return by_rising_duration(DURATIONS, 200.0, share)
+
+
+def shards_plan(share=Share(), streams=4, seed=0):
+    return shuffled_shards(DURATIONS, SHARDS, 200.0, 10, rng(seed), share, streams)
 
 
 def test_in_order():
@@ -77,37 +85,61 @@ def test_shuffled_over_everything():
     assert abs(np.corrcoef(longest[1:], longest[:-1])[0, 1]) < 0.3
 
 
-@pytest.mark.parametrize("world", [2, 3, 7])
-def test_processes_take_turns(world):
-    alone = {tuple(b) for b in batches_of(shuffled(DURATIONS, 200.0, 10, rng()))}
-    parts = [
-        batches_of(shuffled(DURATIONS, 200.0, 10, rng(), world, r))
-        for r in range(world)
-    ]
+def taken(plan, size, **more):
+    """(turns, size) of what the processes take, each turn's batches side by side."""
+    parts = [batches_of(plan(Share(rank, size, **more))) for rank in range(size)]
     assert len({len(part) for part in parts}) == 1
-    turns = list(zip(*parts))
-    assert {tuple(b) for turn in turns for b in turn} == alone
-    # One turn may have too few batches; in the others all are different and about as long.
-    assert sum(len({tuple(b) for b in turn}) < world for turn in turns) <= 1
-    spread = [np.ptp([DURATIONS[b].max() for b in turn]) for turn in turns]
-    assert np.mean(spread) < 1.5
+    return list(zip(*parts))
 
 
-def test_turns_in_order():
-    plan = in_order(np.ones(7), np.arange(7), 1.0)
-    parts = [batches_of(in_turns(plan, 3, rank)) for rank in range(3)]
-    assert list(zip(*parts)) == [([0], [1], [2]), ([3], [4], [5]), ([6], [6], [6])]
+def utterances(turns):
+    return sorted(i for turn in turns for batch in turn for i in batch)
 
 
-@pytest.mark.parametrize("world", [1, 3, 20])
-def test_shards_are_dealt_to_processes(world):
-    parts = [batches_of(shards_plan(world, rank)) for rank in range(world)]
-    assert len({len(part) for part in parts}) == 1
-    for part in parts:
-        assert all(len(set(SHARDS[batch])) == 1 for batch in part)
-    own = [{int(SHARDS[batch[0]]) for batch in part} for part in parts]
+EVERYTHING = list(range(3000))
+
+
+@pytest.mark.parametrize("plan", [buckets_plan, rising_plan, shards_plan])
+@pytest.mark.parametrize("size", [2, 3, 7, 20])
+def test_processes_share_an_epoch(plan, size):
+    """Each utterance is in one batch of one process; a turn that is short has empty ones."""
+    turns = taken(plan, size)
+    assert utterances(turns) == EVERYTHING
+    batches = [b for turn in turns for b in turn if b]
+    alone = batches_of(plan())
+    assert sorted(batches) == sorted(alone)
+    if plan is not shards_plan:
+        assert sum([] in turn for turn in turns) <= 1
+        longest = [[DURATIONS[b].max() for b in turn if b] for turn in turns]
+        assert np.mean([np.ptp(turn) for turn in longest]) < 0.2 * max(size, 7)
+
+
+@pytest.mark.parametrize("size", [3, 20])
+def test_shards_are_dealt_to_processes(size):
+    parts = list(zip(*taken(shards_plan, size)))
+    own = [{int(SHARDS[batch[0]]) for batch in part if batch} for part in parts]
     assert sum(map(len, own)) == len(set.union(*own)) == 20
-    assert {i for part in parts for batch in part for i in batch} == set(range(3000))
+
+
+@pytest.mark.parametrize("plan", [buckets_plan, rising_plan, shards_plan])
+def test_an_epoch_goes_on(plan):
+    whole = taken(plan, 3)
+    assert taken(plan, 3, turns=5) == whole[5:]
+    assert taken(plan, 3, turns=len(whole)) == []
+
+
+@pytest.mark.parametrize("plan", [buckets_plan, rising_plan, shards_plan])
+def test_an_epoch_goes_on_with_more_and_fewer_processes(plan):
+    """3 processes took 5 turns, then 2 took 4, then 5 took 1; then 2 take the rest."""
+    done, earlier = [], ()
+    for size, turns in ((3, 5), (2, 4), (5, 1)):
+        done += taken(plan, size, earlier=earlier)[:turns]
+        earlier += ((size, turns),)
+    rest = taken(plan, 2, earlier=earlier)
+    assert utterances(done + rest) == EVERYTHING
+    assert taken(plan, 2, earlier=earlier, turns=3) == rest[3:]
+    # Nothing is left to go on with.
+    assert taken(plan, 2, earlier=((1, 10_000),)) == []
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

@@ -9,6 +9,7 @@ from export_shar import export, export_shar
 from lhotse import CutSet
 
 from icefall_attn.data.loader import DataConfig, eval_loader, train_loader
+from icefall_attn.data.sampling import Share
 from icefall_attn.errors import UserError
 
 
@@ -102,7 +103,7 @@ def test_same_batches_whoever_loads(cfg, shar, tokenizer):
     first = ids(cfg, tokenizer, 1, 0)
     for workers in (0, 1, 2):
         assert ids(replace(cfg, num_workers=workers), tokenizer, 1, 0) == first
-    assert ids(cfg, tokenizer, 1, 0, skip_batches=4) == first[4:]
+    assert ids(cfg, tokenizer, 1, 0, share=Share(turns=4)) == first[4:]
     assert ids(cfg, tokenizer, 2, 0) != first != ids(cfg, tokenizer, 1, 1)
 
 
@@ -130,18 +131,14 @@ def test_a_shard_is_read_once_an_epoch(cfg, shar, tokenizer, monkeypatch):
         assert sorted(read) == list(range(9))
 
 
-def test_processes_read_their_own_shards(cfg, shar, tokenizer, monkeypatch):
+def test_processes_read_their_own_shards(cfg, shar, tokenizer):
     cfg.train_cuts = [str(shar / "features")]
-    parts = []
-    for rank in range(2):
-        monkeypatch.setattr("icefall_attn.data.loader._world", lambda: (2, rank))
-        parts.append(ids(cfg, tokenizer, 1, 0))
+    parts = [ids(cfg, tokenizer, 1, 0, Share(rank, 2)) for rank in range(2)]
     assert len(parts[0]) == len(parts[1])
     names = [{name for batch in part for name in batch} for part in parts]
     assert len(names[0]) + len(names[1]) == len(names[0] | names[1]) == 70
-    monkeypatch.setattr("icefall_attn.data.loader._world", lambda: (10, 0))
     with pytest.raises(UserError, match="fewer shards than the 10 training processes"):
-        train_loader(cfg, tokenizer, 1, 0)
+        train_loader(cfg, tokenizer, 1, 0, Share(0, 10))
 
 
 def test_what_does_not_fit(cfg, shar, corpus_dir, tokenizer, tmp_path):
