@@ -9,6 +9,7 @@ HERE = Path(__file__).parent
 README = HERE / "README.md"
 PROGRAMS = {
     "train": "train",
+    "launch": "launch",
     "decode": "decode",
     "transcribe": "transcribe",
     "results": "results",

@@ -3,6 +3,10 @@
 import sys
 from typing import Callable, NoReturn
 
+# Exit codes beside the usual ones; from sysexits.h, as batch systems know them.
+RESUMABLE = 75  # stopped by request: the same command goes on from there
+LOST = 76  # another process of the training has ended, and tells why
+
 
 class UserError(Exception):
     """A wrong option, a missing file, a full disk: the message names the value and the way out."""

@@ -147,6 +147,7 @@ execute() {
   sed -i 's/.*\r\(.\)/\1/' "$log" # of a progress bar, the log keeps the last state
   case $group_code in
     0) outcome="done in" ;;
+    75) outcome="interrupted, to be gone on with, after" ;;
     129 | 130 | 143) outcome="stopped by a signal after" ;;
     137) outcome="KILLED, perhaps for want of memory, after" ;;
     *) outcome="FAILED with exit code $group_code after" ;;
@@ -154,7 +155,7 @@ execute() {
   outcome+=" $((SECONDS - began)) s"
   case $group_code in
     0) outcome+=$why ;;
-    129 | 130 | 143) ;;
+    75 | 129 | 130 | 143) ;;
     *) outcome+="; $log ends:" ;;
   esac
   if [ "$shown" = true ]; then

@@ -16,13 +16,11 @@ from icefall_attn.data.loader import worker_death
 from icefall_attn.data.tokenizer import Tokenizer, load_tokenizer
 from icefall_attn.device import choose_device
 from icefall_attn.environment import environment_report
-from icefall_attn.errors import UserError, run_main
+from icefall_attn.errors import LOST, UserError, run_main
 from icefall_attn.files import locked
 from icefall_attn.training.group import Group, PeerLost, joined_group
 from icefall_attn.training.interruption import Interrupted
 from icefall_attn.training.trainer import Trainer
-
-LOST = 76  # exit code of a process that cannot go on without another, which tells why
 
 
 def main(args: Optional[List[str]] = None) -> None:

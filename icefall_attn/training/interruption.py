@@ -1,10 +1,12 @@
 """Signals that ask a training to stop: it ends its step and writes a checkpoint first."""
 
 import signal
+import time
 from typing import Any, Dict, List, Optional, Sequence
 
+from icefall_attn.errors import RESUMABLE
+
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-RESUMABLE = 75  # sysexits.h's EX_TEMPFAIL: start it again later
 
 
 class Interrupted(Exception):
@@ -18,14 +20,17 @@ class Interrupted(Exception):
     def __init__(self, number: int):
         self.name = signal.Signals(number).name
         self.code = 130 if number == signal.SIGINT else RESUMABLE
-        super().__init__(f"interrupted by {self.name}")
+        super().__init__(number)
+
+    def __str__(self) -> str:
+        return f"interrupted by {self.name}"
 
 
 class Interruption:
     """Notes the signals that arrive within its block; a second Ctrl-C ends the process at once."""
 
     def __init__(self) -> None:
-        self._arrived: List[int] = []
+        self._arrived: Dict[int, float] = {}
         self._before: Dict[int, Any] = {}
 
     def __enter__(self) -> "Interruption":
@@ -38,9 +43,10 @@ class Interruption:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: Any) -> None:
-        if number == signal.SIGINT and number in self._arrived:
+        # One Ctrl-C may come from the terminal and from a launcher.
+        before = self._arrived.setdefault(number, time.monotonic())
+        if number == signal.SIGINT and time.monotonic() - before > 1.0:
             raise KeyboardInterrupt
-        self._arrived.append(number)
 
     def votes(self) -> List[int]:
         """1 for each of `SIGNALS` that has arrived here, 0 for the others."""

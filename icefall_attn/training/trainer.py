@@ -239,11 +239,25 @@ class Trainer:
         return votes
 
     def _sums(self, counts: List[float]) -> List[float]:
-        """Sums over the processes: of the gradients, in their places, and of some counts."""
+        """Sums over the processes: of the gradients, in their places, and of some counts.
+
+        Running statistics (batch normalisation) become the means of all processes' after each step, so
+        that they do not depend on when a checkpoint is written.
+        """
         if self.group.size == 1:
             return counts
+        statistics = [
+            value
+            for module in self.model.modules()
+            if isinstance(module, nn.BatchNorm1d)
+            for value in (module.running_mean, module.running_var)
+        ]
         told = torch.tensor(counts, dtype=torch.float64, device=self.device)
+        told = torch.cat([told, *(value.double() for value in statistics)])
         self.group.add([*self.optimizer.grads, told])
+        told, *means = told.split([len(counts), *(v.numel() for v in statistics)])
+        for value, mean in zip(statistics, means):
+            value.copy_(mean / self.group.size)
         return told.tolist()
 
     def _update(self) -> bool:
@@ -276,7 +290,6 @@ class Trainer:
 
     def _end_epoch(self, read_clock: Callable[[], None]) -> None:
         progress, epoch = self.progress, self.progress.epoch
-        self._share_statistics()
         result = validate(
             self.model,
             self.tokenizer,
@@ -311,24 +324,12 @@ class Trainer:
         self._save(path, name_it)
 
     def _save_step(self, essential: bool) -> None:
-        self._share_statistics()
         path = self.exp_dir / f"checkpoint-{self.progress.step}.pt"
         self._save(path, lambda: self._is_last(path), essential)
 
     def _is_last(self, path: Path) -> None:
         ckpt.link(path, self.exp_dir / ckpt.LAST)
         ckpt.prune(self.exp_dir, self.options.keep_last, self.options.keep_epochs)
-
-    def _share_statistics(self) -> None:
-        """Gives all processes the mean of their running statistics (batch normalisation)."""
-        if self.group.size == 1:
-            return
-        buffers = list(self.model.buffers())
-        means = [b for b in buffers if b.is_floating_point() and b.numel() > 0]
-        self.group.add(means)
-        for mean in means:
-            mean.div_(self.group.size)
-        self.group.take_over([b for b in buffers if not b.is_floating_point()])
 
     def _pictures(self) -> dict:
         data = self.config.data

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
 
 from icefall_attn.data.loader import DataConfig
 
@@ -80,3 +81,32 @@ def experiment(monkeypatch):
         "icefall_attn.training.checkpoint.load_experiment", load_experiment
     )
     return made
+
+
+@pytest.fixture
+def train_options(corpus_dir, tokenizer, tmp_path):
+    """A tiny run, as options of the program."""
+    tokenizer.save(tmp_path / "lang")
+    config = {
+        "data": {
+            "train_cuts": [str(corpus_dir / "train.jsonl.gz")],
+            "valid_cuts": [str(corpus_dir / "more.jsonl.gz")],
+            "lang_dir": str(tmp_path / "lang"),
+            "max_duration": 6.0,
+            "num_buckets": 3,
+            "num_workers": 1,
+        },
+        "model": {
+            "encoder": {
+                "dim": 8, "heads": 2, "num_layers": 1, "feed_forward_dim": 16,
+                "kernel_size": 3, "subsampling_channels": 4,
+            },
+            "predictor": {"dim": 8},
+            "joiner_dim": 8,
+        },
+        "optim": {"warm_steps": 5},
+        "train": {"max_steps": 60, "save_every": 5, "log_every": 5, "tensorboard": False},
+    }  # fmt: skip
+    path = tmp_path / "train.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return ["--config", str(path)]

@@ -67,9 +67,9 @@ class TestEveryScript:
 
 OPTIONS = {
     "prepare": "nj features storage speeds",
-    "train": "config exp-dir",
+    "train": "config exp-dir world-size",
     "decode": "exp-dir sets methods graph avg by checkpoint",
-    "run": "nj config exp-dir avg methods",
+    "run": "nj config exp-dir avg methods world-size",
     "compare": "list names seeds max-steps config exp-dir results avg methods dry-run",
 }
 TOKENS = "token-kind vocab-size"

@@ -7,39 +7,14 @@ import shutil
 import pytest
 import torch
 from small_corpus import WORDS
+from small_training import gradient, make_config
 
-from icefall_attn.config import RunConfig, from_dict, to_dict
 from icefall_attn.data.loader import eval_loader
 from icefall_attn.data.tokenizer import train_char
 from icefall_attn.errors import UserError
 from icefall_attn.training import checkpoint as ckpt
 from icefall_attn.training import validation
 from icefall_attn.training.trainer import Trainer
-
-
-def make_config(corpus_dir, exp_dir, **train):
-    values = to_dict(RunConfig())
-    values["exp_dir"] = str(exp_dir)
-    values["data"].update(
-        train_cuts=[str(corpus_dir / "train.jsonl.gz")],
-        valid_cuts=[str(corpus_dir / "more.jsonl.gz")],
-        max_duration=10.0,
-        num_buckets=3,
-        num_workers=0,
-        max_utterance=1.9,
-    )
-    values["model"].update(joiner_dim=8, ctc=True)
-    values["model"]["encoder"].update(
-        dim=8, heads=2, num_layers=1, feed_forward_dim=16, kernel_size=3, subsampling_channels=4,
-        conv_norm="batch",
-    )  # fmt: skip
-    values["model"]["predictor"].update(dim=8)
-    values["loss"].update(warm_steps=2)
-    values["optim"].update(warm_steps=4, lr=1e-2)
-    values["train"].update(
-        {"num_epochs": 3, "tensorboard": False, "log_every": 2, **train}
-    )
-    return from_dict(RunConfig, values)
 
 
 def make_trainer(corpus_dir, exp_dir, tokenizer, change=lambda config: None, **train):
@@ -272,21 +247,6 @@ def test_phones_train_the_inner_head(corpus_dir, tokenizer, tmp_path):
     )
     with pytest.raises(UserError, match="other phones"):
         make_trainer(corpus_dir, tmp_path / "exp", tokenizer, change, max_steps=3)
-
-
-def gradient(trainer, batches):
-    """The gradient of one step, without dropout, augmentation or batch statistics."""
-    trainer.model.eval()
-    kept = {}
-
-    def keep():
-        kept["gradient"] = torch.cat(trainer.optimizer.grads)
-        return True
-
-    trainer._update = keep
-    trainer.progress.step = 0  # the losses' weights depend on it
-    trainer._step(batches)
-    return kept["gradient"]
 
 
 def test_accumulated_gradient_is_that_of_one_large_batch(

@@ -10,6 +10,7 @@ handed_on=("${option_names[@]:known}")
 option config file conf/train.yaml "model and training"
 option exp-dir path exp "where the experiment is kept"
 option avg count "${average:-5}" "number of checkpoints to average for decoding"
+option world-size count 1 "processes that train together"
 option methods string "" "searches, instead of decode.sh's own choice"
 pass_on "options of icefall-attn-train, which override the config"
 parse_options "$@"
@@ -22,7 +23,8 @@ for name in "${handed_on[@]}"; do
   prepare+=("--$name" "${!variable}")
 done
 run_part 1 ./prepare.sh "${both[@]}" --nj "$nj" "${prepare[@]}"
-run_part 2 ./train.sh "${both[@]}" --config "$config" --exp-dir "$exp_dir" -- "${extra[@]}"
+run_part 2 ./train.sh "${both[@]}" --config "$config" --exp-dir "$exp_dir" --world-size "$world_size" \
+  -- "${extra[@]}"
 decode=()
 [ -z "$methods" ] || decode=(--methods "$methods")
 run_part 3 ./decode.sh "${both[@]}" --exp-dir "$exp_dir" --avg "$avg" "${decode[@]}"

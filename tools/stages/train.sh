@@ -4,6 +4,7 @@
 common_options 1
 option config file conf/train.yaml "model and training"
 option exp-dir path exp "where the experiment is kept"
+option world-size count 1 "processes that train together: one a GPU, or a share of the cores each"
 pass_on "options of icefall-attn-train, which override the config"
 parse_options "$@"
 
@@ -25,4 +26,6 @@ set_aside() {
 }
 if [ "$force" = true ] && ((stage <= 1 && stop_stage >= 1)); then set_aside; fi
 
-run_stage 1 train icefall-attn-train --config "$config" --exp-dir "$exp_dir" "${extra[@]}"
+together=()
+[ "$world_size" = 1 ] || together=(icefall-attn-launch --processes "$world_size")
+run_stage 1 train "${together[@]}" icefall-attn-train --config "$config" --exp-dir "$exp_dir" "${extra[@]}"
