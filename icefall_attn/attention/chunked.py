@@ -6,7 +6,7 @@ All layers see the unfolded chunks, ``K (hop + overlap)`` frames, since a mask o
 own frames would let the look-ahead grow with every layer.
 """
 
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -52,6 +52,10 @@ class ChunkedView(nn.Module):
         """The frames that the chunks own."""
         own = x.unflatten(1, (-1, self.width))[:, :, : self.hop]
         return own.flatten(1, 2)[:, :frames]
+
+    def distance(self, x: Tensor, seen: Tensor) -> Optional[Tensor]:
+        """None; see `View`."""
+        return None
 
 
 class ChunkedAttention(nn.Module):

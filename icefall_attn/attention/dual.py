@@ -13,7 +13,7 @@ taken between blocks of queries and the few keys around them, so that a layer co
 causal passes.
 """
 
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -82,6 +82,21 @@ class DualView(nn.Module):
     def leave(self, x: Tensor, frames: int) -> Tensor:
         """The non-causal stream."""
         return x[x.size(0) // 2 :]
+
+    def distance(self, x: Tensor, seen: Tensor) -> Optional[Tensor]:
+        """How far the causal stream is from the non-causal one, which teaches it.
+
+        Args:
+          x: ``(2 B, T', D)``, the last block's output.
+          seen: ``(2 B, T')``, valid frames.
+
+        Returns:
+          ``(B,)`` float32: squared differences, their means over channels added up over valid frames. The
+          teacher has no gradient.
+        """
+        student, teacher = x.float().chunk(2)
+        squares = (student - teacher.detach()).pow(2).mean(dim=2)
+        return squares.masked_fill(~seen[: squares.size(0)], 0.0).sum(dim=1)
 
 
 class DualAttention(nn.Module):

@@ -56,3 +56,7 @@ class View(nn.Module):
     def leave(self, x: Tensor, frames: int) -> Tensor:
         """What a block gave, as ``(B, T', D)`` frames."""
         return x
+
+    def distance(self, x: Tensor, seen: Tensor) -> Optional[Tensor]:
+        """Between two streams, if the context has them; see `DualView`."""
+        return None

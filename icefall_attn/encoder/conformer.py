@@ -220,13 +220,17 @@ class Conformer(nn.Module):
         Returns:
           ``(B, T', D)``, 0 beyond the lengths, and the lengths ``(B,)``.
         """
-        outputs, lengths = self.layers(x, lengths, [])
+        outputs, lengths, _ = self.layers(x, lengths, [])
         return outputs[-1], lengths
 
     def layers(
         self, x: Tensor, lengths: Tensor, tap: List[int]
-    ) -> Tuple[List[Tensor], Tensor]:
-        """Like `forward`, with the outputs of the blocks in ``tap``, from 1, before the last one's."""
+    ) -> Tuple[List[Tensor], Tensor, Optional[Tensor]]:
+        """Like `forward`, with more to give.
+
+        The outputs of the blocks in ``tap``, from 1, come before the last one's; and in training the
+        distance ``(B,)`` between the two streams of ``dcn``, None in other contexts (see `DualView`).
+        """
         x = x.masked_fill(~valid_mask(lengths, x.size(1)).unsqueeze(2), 0.0)
         x, lengths = self.subsampling(x, lengths)
         valid = valid_mask(lengths, x.size(1))
@@ -238,9 +242,10 @@ class Conformer(nn.Module):
             x = block(x, context)
             if index + 1 in tap:
                 outputs.append(self.view.leave(x, frames))
+        distance = self.view.distance(x, seen) if self.training else None
         x = self.view.leave(x, frames)
         outputs.append(x.masked_fill(~valid.unsqueeze(2), 0.0))
-        return outputs, lengths
+        return outputs, lengths, distance
 
     @torch.jit.unused
     def init_stream(self, batch_size: int) -> EncoderState:

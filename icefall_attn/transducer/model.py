@@ -67,6 +67,7 @@ class Losses(NamedTuple):
     simple: Tensor
     pruned: Tensor
     ctc: Optional[Tensor]
+    distillation: Optional[Tensor] = None
 
 
 class StreamState(NamedTuple):
@@ -166,7 +167,9 @@ class Transducer(nn.Module):
         if self.spec_augment is not None:
             x = self.spec_augment(x, feature_lengths)
         tap = self.config.inter_ctc_layer
-        outputs, lengths = self.encoder.layers(x, feature_lengths, [tap] if tap else [])
+        outputs, lengths, distance = self.encoder.layers(
+            x, feature_lengths, [tap] if tap else []
+        )
         predicted = self.predictor(labels)
         simple, pruned = pruned_transducer_loss(
             simple_encoder=self.simple_encoder(outputs[-1]),
@@ -188,7 +191,7 @@ class Transducer(nn.Module):
             inner = (labels, label_lengths) if inter_labels is None else inter_labels
             terms.append(ctc_loss(logits, lengths, *inner))
         ctc = torch.stack(terms).mean(dim=0) if terms else None
-        return Losses(simple, pruned, ctc), lengths
+        return Losses(simple, pruned, ctc, distance), lengths
 
 
 def ctc_loss(
