@@ -62,9 +62,8 @@ def init_layer(
     past = empty(value, 0)
     if sums_up(block.attention, limits):
         past = value.new_zeros(batch_size, *key.shape[2:], value.size(3))
-    conv = empty(x, 0, 0)
-    if block.conv is not None:
-        conv = empty(x, 2 if kind == "dcn" else 1, block.conv.past)
+    seen = 0 if block.conv is None else block.conv.past
+    conv = empty(x, 2 if kind == "dcn" else 1, seen)
     return LayerState(
         arrived=time.new_zeros(batch_size),
         done=time.new_zeros(batch_size),
