@@ -35,18 +35,18 @@ class ChunkedView(nn.Module):
     def context(
         self, valid: Tensor, dtype: torch.dtype, shared: List[Tensor]
     ) -> AttentionContext:
-        """The bias ``(B, 1, K width, K hop)`` is that of frames that earlier chunks own, ``local`` that
-        within a chunk: ``(B, 1, K width, width)``."""
+        """The bias ``(B, 1, K width, K hop + width)`` is that of the frames that earlier chunks own, and of those
+        of a query's chunk."""
         chunks = valid.unflatten(1, (-1, self.width))
         own = chunks[:, :, : self.hop].flatten(1)
         start = torch.arange(chunks.size(1), device=valid.device) * self.hop
         start = start.repeat_interleave(self.width).unsqueeze(1)
         key = torch.arange(own.size(1), device=valid.device)
         visible = (key < start) & (key >= start - self.back)
-        bias = hidden_bias(own[:, None, None] & visible, dtype)
-        local = chunks.repeat_interleave(self.width, dim=1).unsqueeze(1)
+        local = chunks.repeat_interleave(self.width, dim=1)
+        visible = torch.cat((own.unsqueeze(1) & visible, local), dim=2).unsqueeze(1)
         window = Window(self.hop, self.overlap, self.back)
-        return AttentionContext(valid, bias, shared, window, hidden_bias(local, dtype))
+        return AttentionContext(valid, hidden_bias(visible, dtype), shared, window)
 
     def leave(self, x: Tensor, frames: int) -> Tensor:
         """The frames that the chunks own."""
@@ -64,8 +64,8 @@ class ChunkedAttention(nn.Module):
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, K width, D)``. Returns ``(B, K width, D)``."""
         hop, width = context.window.chunk, context.window.chunk + context.window.ahead
-        bias, local = context.bias, context.local
-        assert bias is not None and local is not None
+        bias = context.bias
+        assert bias is not None
         chunks = x.size(1) // width
         starts = torch.arange(chunks, device=x.device).unsqueeze(1) * hop
         times = (starts + torch.arange(width, device=x.device)).flatten()
@@ -88,9 +88,7 @@ class ChunkedAttention(nn.Module):
         ]
         near = self.scores(query, key, 0)
         near = near.unflatten(0, (batch, chunks)).transpose(1, 2).flatten(2, 3)
-        weights = self.weigh(
-            torch.cat((scores, near), dim=3), torch.cat((bias, local), dim=3)
-        )
+        weights = self.weigh(torch.cat((scores, near), dim=3), bias)
         out = self.mix(weights[..., : own_key.size(2)], own_value)
         near = weights[..., own_key.size(2) :].unflatten(2, (chunks, width))
         near = self.mix(near.transpose(1, 2).flatten(0, 1), value)

@@ -42,14 +42,12 @@ class AttentionContext(NamedTuple):
       shared: what the mechanism's `shared` module made, for instance a table of positions, and
         what layers left there for those after them.
       window: the keys of a query by time, which ``bias`` hides the others of.
-      local: bias of the second group of keys, in contexts that have one (`chunked`, `dual`).
     """
 
     valid: Tensor
     bias: Optional[Tensor]
     shared: List[Tensor]
     window: Window = FULL
-    local: Optional[Tensor] = None
 
 
 def sees(window: Window, query: Tensor, key: Tensor) -> Tensor:

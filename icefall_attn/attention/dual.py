@@ -57,27 +57,25 @@ class DualView(nn.Module):
     def context(
         self, valid: Tensor, dtype: torch.dtype, shared: List[Tensor]
     ) -> AttentionContext:
-        """The bias ``(2 B, 1, T', T')`` is that of non-causal keys, ``local`` that of causal ones:
-        ``(2 B, 1, T', block + ahead)``, of the keys around each block of queries."""
+        """The bias ``(2 B, 1, T', T' + block + ahead)`` is that of all non-causal keys and of the causal
+        ones around each block of queries."""
         window = Window(self.chunk, self.ahead, self.back)
         frames = torch.arange(valid.size(1), device=valid.device)
         query, place = frames.unsqueeze(1), torch.arange(self.block + self.ahead)
         place = place.to(valid.device)
         biases: List[Tensor] = []
-        locals_: List[Tensor] = []
         for stream, own in enumerate(valid.chunk(2)):
-            visible = sees_non_causal(window, self.strict, stream, query, frames)
-            biases.append(hidden_bias(own[:, None, None] & visible, dtype))
+            far = sees_non_causal(window, self.strict, stream, query, frames)
+            far = far & own.unsqueeze(1)
             key = (
                 query - query % self.block + place - (0 if stream == 1 else self.ahead)
             )
-            visible = sees_causal(window, self.strict, stream, query, key)
-            visible = visible & (key >= 0) & (key < valid.size(1))
-            there = own[:, key.clamp(0, max(valid.size(1) - 1, 0))]
-            locals_.append(hidden_bias((there & visible).unsqueeze(1), dtype))
-        return AttentionContext(
-            valid, torch.cat(biases), shared, window, torch.cat(locals_)
-        )
+            near = sees_causal(window, self.strict, stream, query, key)
+            near = near & (key >= 0) & (key < valid.size(1))
+            near = near & own[:, key.clamp(0, max(valid.size(1) - 1, 0))]
+            visible = torch.cat((far, near), dim=2).unsqueeze(1)
+            biases.append(hidden_bias(visible, dtype))
+        return AttentionContext(valid, torch.cat(biases), shared, window)
 
     def leave(self, x: Tensor, frames: int) -> Tensor:
         """The non-causal stream."""
@@ -105,8 +103,8 @@ class DualAttention(nn.Module):
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(2 B, T', D)``. Returns ``(2 B, T', D)``."""
         ahead, frames = context.window.ahead, x.size(1)
-        bias, local = context.bias, context.local
-        assert bias is not None and local is not None
+        bias = context.bias
+        assert bias is not None
         times = torch.arange(frames, device=x.device) * context.valid
         query, key, value = self.parts(x, times)
         # both streams meet the keys of the non-causal one
@@ -115,7 +113,7 @@ class DualAttention(nn.Module):
         far_value = torch.cat((value[half:], value[half:]))
         far = self.scores(query, far_key, 0)
         # and the causal keys around them, by blocks
-        block = local.size(3) - ahead
+        block = bias.size(3) - frames - ahead
         blocks = into_blocks(query, block)
         keys = around(key[:half], block, ahead)
         values = around(value[:half], block, ahead)
@@ -126,9 +124,7 @@ class DualAttention(nn.Module):
             )
         )
         near = out_of_blocks(near, frames)
-        weights = self.weigh(
-            torch.cat((far, near), dim=3), torch.cat((bias, local), dim=3)
-        )
+        weights = self.weigh(torch.cat((far, near), dim=3), bias)
         out = self.mix(weights[..., :frames], far_value)
         near = into_blocks(weights[..., frames:], block)
         near = self.mix(near, torch.cat((values[0], values[1])))
