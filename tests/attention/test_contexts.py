@@ -25,6 +25,7 @@ from icefall_attn.attention.contexts import (
     Window,
 )
 from icefall_attn.attention.view import View
+from icefall_attn.cost import multiply_adds
 from icefall_attn.nn.lengths import valid_mask
 
 DIM, HEADS, PERIOD = 8, 2, 100
@@ -212,6 +213,20 @@ def test_csa_is_the_loops(kind, hop, overlap, back):
         fast.append(out[b, own])
         slow.append(loops(kind, module, x[b, own], keys_of))
     same(torch.cat(fast), torch.cat(slow), module, x)
+
+
+@torch.no_grad()
+def test_dcn_costs_two_causal_passes():
+    """In multiply-adds; scores of all keys of both streams would cost twice as much as that."""
+    costs = {}
+    for context in ("causal", "dcn"):
+        config = ContextConfig(context)
+        module, view, shared = make("rel_pos", config)
+        x = torch.randn(1, 1000, DIM, dtype=torch.float64)
+        x, valid = view.enter(x, torch.ones(1, 1000, dtype=torch.bool))
+        told = view.context(valid, x.dtype, shared(1000))
+        costs[context] = multiply_adds(lambda: module(x, told))
+    assert 2.0 < costs["dcn"] / costs["causal"] < 2.2
 
 
 def test_what_becomes_ready():
