@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from icefall_attn.training.precision import PRECISIONS
+
 
 @dataclass
 class TrainConfig:
@@ -23,6 +25,8 @@ class TrainConfig:
       keep_epochs: newest ``epoch-N.pt`` that are kept, beside as many of the best; 0 keeps all.
       valid_wer: also decode the valid set (greedy) after each epoch.
       tensorboard: write ``tensorboard/``.
+      precision: of the model's computations: ``float32``, ``bfloat16`` or ``float16`` (with a scale of
+        the loss that adapts itself); weights, gradients and losses are float32 in any case.
       device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1`` and so on.
     """
 
@@ -39,9 +43,14 @@ class TrainConfig:
     keep_epochs: int = 10
     valid_wer: bool = True
     tensorboard: bool = True
+    precision: str = "float32"
     device: str = "auto"
 
     def __post_init__(self):
+        if self.precision not in PRECISIONS:
+            raise ValueError(
+                f"train.precision must be one of {', '.join(PRECISIONS)}, not {self.precision!r}"
+            )
         for name in (
             "num_epochs",
             "accumulate",

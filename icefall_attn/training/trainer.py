@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import math
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -30,6 +31,7 @@ from icefall_attn.training.metrics import Metrics
 from icefall_attn.training.monitor import Monitor
 from icefall_attn.training.objective import Objective
 from icefall_attn.training.pictures import draw
+from icefall_attn.training.precision import Precision
 from icefall_attn.training.progress import Progress
 from icefall_attn.training.random_state import (
     get_random_state,
@@ -69,6 +71,7 @@ class Trainer:
         if config.spec_augment.enabled:
             self.model.spec_augment = SpecAugment(config.spec_augment)
         self.optimizer = FlatOptimizer(self.model, config.optim)
+        self.precision = Precision(config.train.precision, self.device)
         if group.rank > 0:  # the same weights as the others, but dropout of its own
             seed_everything(config.train.seed + 7919 * group.rank)
         self.usable = UtteranceFilter()
@@ -104,6 +107,7 @@ class Trainer:
         check_same_run(path, saved, self.config, self.fingerprint)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
+        self.precision.load_state_dict(saved["precision"])
         self.progress = Progress(**saved["progress"])
         logging.info(
             "resuming from %s: epoch %d, %d of its batches done, step %d",
@@ -215,10 +219,11 @@ class Trainer:
         frames, dropped = 0, self.usable.total_dropped
         for batch in batches:
             batch = self.usable(batch).to(self.device)
-            terms = self.objective(batch, progress.step, share)
+            with self.precision.autocast():
+                terms = self.objective(batch, progress.step, share)
             if terms is None:
                 continue
-            terms.total.backward()
+            (terms.total * self.precision.scale).backward()
             frames += terms.frames
             self.metrics.add_losses(terms)
             self.metrics.count(
@@ -233,7 +238,7 @@ class Trainer:
         progress.step += 1
         progress.dropped += int(dropped)
         if frames > 0:
-            self.optimizer.scale_grad(1.0 / frames)
+            self.optimizer.scale_grad(1.0 / (frames * self.precision.scale))
             if not self._update():
                 dump(self.exp_dir, progress.step, self.group.rank, batches)
         return votes
@@ -261,12 +266,19 @@ class Trainer:
         return told.tolist()
 
     def _update(self) -> bool:
-        """One step of the optimiser; False if it was skipped, as the gradient is not finite.
+        """One step of the optimiser; False if it was skipped for a gradient that is not finite.
 
         All processes have the same gradient and do the same.
         """
         norm = float(self.optimizer.grad_norm())
-        if norm == norm and norm != float("inf"):
+        finite = math.isfinite(norm)
+        if self.precision.after_step(finite):
+            logging.info(
+                "step %d skipped: float16 overflows; the loss is scaled by %g from here on",
+                *(self.progress.step, self.precision.scale),
+            )
+            return True
+        if finite:
             self.skipped_in_a_row = 0
             self.metrics.count(grad_norm=norm)
             self.optimizer.step(self._rate(), norm)
@@ -350,6 +362,7 @@ class Trainer:
         values = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "precision": self.precision.state_dict(),
             "progress": asdict(self.progress),
             "random": random,
             "config": to_dict(self.config),
