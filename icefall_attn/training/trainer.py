@@ -200,6 +200,7 @@ class Trainer:
                 self._save_step(essential=bool(interrupted))
             if interrupted:
                 self.writer.wait()
+                self.group.gather(None)  # nobody leaves before all is written
                 raise interrupted
             begin = time.monotonic()
         progress.end_of_epoch()

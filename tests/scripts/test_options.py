@@ -66,10 +66,10 @@ class TestEveryScript:
 
 
 OPTIONS = {
-    "prepare": "nj features storage speeds",
-    "train": "config exp-dir world-size",
+    "prepare": "nj features storage speeds share",
+    "train": "config exp-dir world-size launcher cluster dry-run",
     "decode": "exp-dir sets methods graph avg by checkpoint",
-    "run": "nj config exp-dir avg methods world-size",
+    "run": "nj config exp-dir avg methods world-size launcher cluster dry-run",
     "compare": "list names seeds max-steps config exp-dir results avg methods dry-run",
 }
 TOKENS = "token-kind vocab-size"

@@ -21,6 +21,7 @@ preparation_options() {
   option features one:fbank\|fbank_pitch fbank "what speech becomes; train with the same data.features"
   option storage one:lilcom\|numpy\|none lilcom "of features; none: train with data.on_the_fly=true"
   option speeds numbers "$2" "speeds at which the training speech is used once more"
+  option share string "" "compute this share of the features and nothing else, such as 2/8; the stage without it joins them"
 }
 
 token_options() {
@@ -30,15 +31,25 @@ token_options() {
 
 parse_preparation() {
   parse_options "$@"
+  [[ $share =~ ^([1-9][0-9]*/[1-9][0-9]*)?$ ]] || stop 2 "--share must be such as 2/8, not '$share'"
+  [ -z "$share" ] || [ "$force" = false ] || stop 2 "--share and --force true do not go together: shares overwrite nothing"
   perturb=() overwrite=()
   [ -z "$speeds" ] || perturb=(--perturb train --speeds $speeds)
   [ "$force" = false ] || overwrite=(--overwrite)
 }
 
 features_stage() {
-  run_stage "$1" features python "$shared/compute_fbank.py" --manifest-dir data/manifests --prefix "$corpus" \
-    --parts $sets "${perturb[@]}" --output-dir data/fbank --nj "$nj" \
-    --features "$features" --storage "$storage" "${overwrite[@]}"
+  local program=(
+    python "$shared/compute_fbank.py" --manifest-dir data/manifests --prefix "$corpus"
+    --parts $sets "${perturb[@]}" --output-dir data/fbank --nj "$nj" --features "$features" --storage "$storage"
+  )
+  if [ -z "$share" ]; then
+    run_stage "$1" features "${program[@]}" "${overwrite[@]}"
+  elif ((stage <= $1 && stop_stage >= $1)); then
+    use_environment
+    execute "prepare $1 features $share" "$work_dir/log/prepare-features-${share%/*}.log" "" "${program[@]}" --share "$share"
+    exit
+  fi
 }
 
 # inventory NUMBER NAME LANG_DIR OPTIONS...: tokens of some kind, from the training text
