@@ -17,6 +17,8 @@ class TrainConfig:
       init_avg: its epochs that are averaged, those of the lowest valid loss.
       num_epochs: epochs at most.
       max_steps: optimiser steps at most; 0 for no bound. Schedules of fixed length end there.
+      average_every: steps between samples of the running mean of the weights, which decoding can
+        take instead of single checkpoints (``--by running-mean``); 0 keeps none.
       accumulate: batches whose gradients make one step.
       regularise_after: steps before dropout and SpecAugment begin.
       log_every: steps between lines in the log and points in TensorBoard.
@@ -35,6 +37,7 @@ class TrainConfig:
     init_avg: int = 1
     num_epochs: int = 30
     max_steps: int = 0
+    average_every: int = 100
     accumulate: int = 1
     regularise_after: int = 0
     log_every: int = 50
@@ -62,7 +65,7 @@ class TrainConfig:
                 raise ValueError(
                     f"train.{name} must be at least 1, not {getattr(self, name)}"
                 )
-        for name in ("max_steps", "regularise_after", "keep_epochs"):
+        for name in ("max_steps", "average_every", "regularise_after", "keep_epochs"):
             if getattr(self, name) < 0:
                 raise ValueError(
                     f"train.{name} must be 0 or more, not {getattr(self, name)}"

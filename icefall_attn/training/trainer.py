@@ -38,6 +38,7 @@ from icefall_attn.training.random_state import (
     seed_everything,
     set_random_state,
 )
+from icefall_attn.training.running_mean import RunningMean
 from icefall_attn.training.same_run import check_same_run, fingerprint
 from icefall_attn.training.schedule import FlatOptimizer
 from icefall_attn.training.usable import UtteranceFilter
@@ -84,6 +85,7 @@ class Trainer:
         self.metrics = Metrics()
         self.interruption = Interruption()
         self.writer = CheckpointWriter()
+        self.mean = RunningMean(self.model, config.train.average_every)
         self.skipped_in_a_row = 0
         self.fingerprint = fingerprint(config, tokenizer, self.lexicon)
         if group.leads:
@@ -108,6 +110,7 @@ class Trainer:
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
         self.precision.load_state_dict(saved["precision"])
+        self.mean.load_state_dict(saved["running_mean"])
         self.progress = Progress(**saved["progress"])
         logging.info(
             "resuming from %s: epoch %d, %d of its batches done, step %d",
@@ -242,6 +245,7 @@ class Trainer:
             self.optimizer.scale_grad(1.0 / (frames * self.precision.scale))
             if not self._update():
                 dump(self.exp_dir, progress.step, self.group.rank, batches)
+        self.mean.after_step(progress.step)
         return votes
 
     def _sums(self, counts: List[float]) -> List[float]:
@@ -364,6 +368,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "precision": self.precision.state_dict(),
+            "running_mean": self.mean.state_dict(),
             "progress": asdict(self.progress),
             "random": random,
             "config": to_dict(self.config),
