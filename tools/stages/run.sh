@@ -2,11 +2,13 @@
 # local/options.sh are handed on to prepare.sh.
 . "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 . "$tools/slurm/submit.sh"
+. "$tools/stages/features.sh"
 
 common_options 3
 option nj count "$(usable_cores)" "parallel jobs of the preparation"
 known=${#option_names[@]}
 . local/options.sh
+feature_options ""
 handed_on=("${option_names[@]:known}")
 option config file conf/train.yaml "model and training"
 option exp-dir path exp "where the experiment is kept"
@@ -21,6 +23,7 @@ both=(--force "$force" --python "$python")
 [ -n "$python" ] || "$tools/setup_env.sh"
 prepare=()
 for name in "${handed_on[@]}"; do
+  [ -n "${option_given[$name]:-}" ] || continue # prepare.sh has the same default, or one of its own
   variable=${name//-/_}
   prepare+=("--$name" "${!variable}")
 done
