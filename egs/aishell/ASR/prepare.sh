@@ -20,7 +20,7 @@ inventory 4 tokens "$lang_dir" --kind char --drop-spaces
   inventory 5 phones data/lang_phone --kind lexicon --lexicon data/manifests/aishell.dic
 [ "$musan" = false ] || musan_stage 6
 [ "$rirs" = false ] || rir_stage 7
-[ -n "$arpa" ] || lm_stage 8 --unit char
+[ -n "$arpa" ] || lm_stage 8 --unit char --min-count 2
 graph_stage 9 "${arpa:-data/lm/3-gram.arpa}"
 validate_stage 10
 statistics_stage 11

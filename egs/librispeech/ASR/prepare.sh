@@ -28,7 +28,7 @@ done
 
 [ "$musan" = false ] || musan_stage 5
 [ "$rirs" = false ] || rir_stage 6
-[ -n "$arpa" ] || lm_stage 7
+[ -n "$arpa" ] || lm_stage 7 --min-count 2
 for size in $vocab_sizes; do
   graph_stage 8 "${arpa:-data/lm/3-gram.arpa}" "data/lang_bpe_$size"
 done
