@@ -77,6 +77,7 @@ CAUSAL = ["--model.encoder.context.kind", "causal"]
         (["--loss.simple_scale", "-1"], "loss.simple_scale"),
         (["--loss.backend", "cuda"], "'cuda'"),
         (["--model.encoder.context.kind", "past"], "'past'"),
+        (CAUSAL, "feature_norm=utterance needs whole utterances"),
         (
             COMBINED + ["prob_sparse", *CAUSAL],
             "attention.kind=prob_sparse cannot be had with context.kind=causal",

@@ -148,7 +148,7 @@ class Layer:
         begin_step(self.module, True)
         shared = self.shared(self.x.size(1))
         context = AttentionContext(
-            self.valid, visible_bias(self.valid, self.x.dtype, False), shared
+            self.valid, visible_bias(self.valid, self.x.dtype), shared
         )
         return self.module(self.x, context)
 

@@ -3,12 +3,13 @@
 import importlib
 import pkgutil
 
+from icefall_attn.attention.contexts import AttentionContext, ContextConfig
 from icefall_attn.attention.registry import (
     MECHANISMS,
-    AttentionContext,
     make_attention,
     make_config,
     make_shared,
+    make_view,
     objection,
 )
 
@@ -21,7 +22,9 @@ __all__ = [
     "MECHANISMS",
     "AttentionConfig",
     "AttentionContext",
+    "ContextConfig",
     "make_attention",
     "make_shared",
+    "make_view",
     "objection",
 ]

@@ -1,7 +1,7 @@
 """Soft-max attention over visible keys."""
 
 import math
-from typing import Optional
+from typing import Optional, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -46,6 +46,27 @@ class DotProductAttention(Projections):
         scores = torch.matmul(query, key.transpose(2, 3))
         weights = self.weights_dropout(attention_weights(scores, bias))
         return torch.matmul(weights, value)
+
+    def parts(self, x: Tensor, times: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        """See `registry`."""
+        query, key, value = self.project(x)
+        return query * self.scale, key, value
+
+    def scores(self, query: Tensor, key: Tensor, lead: int) -> Tensor:
+        """See `registry`."""
+        return torch.matmul(query, key.transpose(-2, -1))
+
+    def weigh(self, scores: Tensor, bias: Tensor) -> Tensor:
+        """See `registry`."""
+        return self.weights_dropout(attention_weights(scores, bias))
+
+    def mix(self, weights: Tensor, value: Tensor) -> Tensor:
+        """See `registry`."""
+        return torch.matmul(weights, value)
+
+    def finish(self, out: Tensor) -> Tensor:
+        """See `registry`."""
+        return self.leave(out)
 
     @torch.jit.unused
     def _fusible(self, query: Tensor) -> bool:

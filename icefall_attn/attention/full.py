@@ -3,7 +3,8 @@
 from torch import Tensor
 
 from icefall_attn.attention.dot_product import DotProductAttention
-from icefall_attn.attention.registry import AttentionContext, register
+from icefall_attn.attention.contexts import AttentionContext
+from icefall_attn.attention.registry import register
 
 
 @register("full")

@@ -3,8 +3,10 @@
 import torch
 from torch import Tensor
 
+from icefall_attn.attention.contexts import FULL, Window, sees, unlimited
 
-def visible_bias(valid: Tensor, dtype: torch.dtype, causal: bool) -> Tensor:
+
+def visible_bias(valid: Tensor, dtype: torch.dtype, window: Window = FULL) -> Tensor:
     """What is added to scores: 0 on keys that a query may see, a large negative number elsewhere.
 
     Finite, so that the rows of an utterance without any frame stay finite too.
@@ -12,16 +14,21 @@ def visible_bias(valid: Tensor, dtype: torch.dtype, causal: bool) -> Tensor:
     Args:
       valid: ``(B, T)`` bool.
       dtype: of the result.
-      causal: hide keys after the query.
+      window: hide keys outside of it.
 
     Returns:
-      ``(B, 1, 1, T)``, or ``(B, 1, T, T)`` if causal.
+      ``(B, 1, 1, T)`` if the window is unlimited, otherwise ``(B, 1, T, T)``.
     """
     visible = valid[:, None, None, :]
-    if causal:
+    if not unlimited(window.ahead):
         frames = torch.arange(valid.size(1), device=valid.device)
-        visible = visible & (frames <= frames.unsqueeze(1))
-    bias = torch.zeros(visible.shape, dtype=dtype, device=valid.device)
+        visible = visible & sees(window, frames.unsqueeze(1), frames)
+    return hidden_bias(visible, dtype)
+
+
+def hidden_bias(visible: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where ``visible``, a large negative number elsewhere."""
+    bias = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
     # within float16's range, and e to its power is 0 in every type
     return bias.masked_fill(~visible, -3e4)
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from icefall_attn.attention.dot_product import DotProductAttention
-from icefall_attn.attention.registry import AttentionContext, register
+from icefall_attn.attention.contexts import AttentionContext
+from icefall_attn.attention.registry import register
 
 
 @register("prob_sparse")

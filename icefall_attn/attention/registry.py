@@ -15,31 +15,32 @@ A mechanism is one file with one class:
 * optionally ``scores_keys = False`` if it never reads ``context.bias``;
 * optionally ``weights_dropout``, the module that its attention weights go through, for pictures.
 
+A mechanism that can run as a stream, or in a context of two groups of keys, also has the steps that
+its ``forward`` is made of:
+
+* ``parts(x, times)``: queries, keys and values ``(B, H, n, .)`` of frames ``(B, n, D)`` at times ``(B, n)``,
+  0 for those that are not valid;
+* ``scores(query, key, lead)``: ``(B, H, q, k)``, the first query being ``lead`` frames after the first key,
+  and the others one frame apart;
+* ``weigh(scores, bias)``: the weights of the keys of a query;
+* ``mix(weights, value)``: their products with values, which may be added up over groups of keys;
+* ``finish(out)``: ``(B, H, q, .)`` to ``(B, q, D)``;
+* optionally ``absorb(past, key, value)``, if keys that all later queries see need not be kept:
+  ``past`` is what stands for them, and ``recall(past, query)`` what queries take from it.
+
 Nothing else has to be touched: every file of this package is imported with it, and the command
 line, the configuration and the encoder read the registry.
 """
 
 from dataclasses import field, make_dataclass
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Type
+from typing import Any, Callable, Dict, List, Optional, Type
 
 from torch import Tensor, nn
 
-
-class AttentionContext(NamedTuple):
-    """What all layers of one pass over a batch share.
-
-    Attributes:
-      valid: ``(B, T')`` bool, True on valid frames.
-      bias: added to scores, see `visible_bias`; None hides nothing.
-      shared: what the mechanism's `shared` module made, for instance a table of positions, and
-        what layers left there for those after them.
-      causal: whether frames see none after them.
-    """
-
-    valid: Tensor
-    bias: Optional[Tensor]
-    shared: List[Tensor]
-    causal: bool = False
+from icefall_attn.attention.chunked import ChunkedAttention, ChunkedView
+from icefall_attn.attention.contexts import ContextConfig
+from icefall_attn.attention.dual import DualAttention, DualView
+from icefall_attn.attention.view import View
 
 
 MECHANISMS: Dict[str, Type[nn.Module]] = {}
@@ -68,12 +69,32 @@ def make_config() -> Type[Any]:
     return make_dataclass("AttentionConfig", [kind] + options)
 
 
+TWO_GROUPS = {"dcn": (DualAttention, DualView), "csa": (ChunkedAttention, ChunkedView)}
+
+
 def make_attention(
-    config: Any, dim: int, heads: int, dropout: float, layer: int
+    config: Any, dim: int, heads: int, dropout: float, layer: int, context: str = "full"
 ) -> nn.Module:
-    """The self-attention of layer ``layer``, as chosen by ``config`` (an ``AttentionConfig``)."""
+    """The self-attention of layer ``layer``.
+
+    Args:
+      config: an ``AttentionConfig``.
+      dim, heads, dropout, layer: of the encoder.
+      context: name of the context; two of them have a pass of their own over a mechanism's parts.
+    """
     cls = MECHANISMS[config.kind]
+    if context in TWO_GROUPS:
+        own = TWO_GROUPS[context][0]
+        cls = type(
+            own.__name__ + cls.__name__, (own, cls), {"__module__": own.__module__}
+        )
     return cls(dim, heads, dropout, getattr(config, config.kind, None), layer)
+
+
+def make_view(config: ContextConfig, kind: str) -> nn.Module:
+    """How a pass of mechanism ``kind`` is arranged for the context of ``config``; see `View`."""
+    scores_keys = getattr(MECHANISMS[kind], "scores_keys", True)
+    return TWO_GROUPS.get(config.kind, (None, View))[1](config, scores_keys)
 
 
 def make_shared(config: Any, dim: int) -> nn.Module:

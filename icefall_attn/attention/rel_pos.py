@@ -2,14 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from typing import List
+from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
 from icefall_attn.attention.dot_product import attention_weights
 from icefall_attn.attention.masking import merge_heads, split_heads
-from icefall_attn.attention.registry import AttentionContext, register
+from icefall_attn.attention.contexts import AttentionContext
+from icefall_attn.attention.registry import register
 from icefall_attn.nn.dropout import Dropout
 from icefall_attn.nn.positions import Sinusoids
 
@@ -35,12 +36,18 @@ class RelPosTable(nn.Module):
         """What the layers of a pass over ``frames`` share: ``(2 frames - 1, D)``."""
         return [self.rows(frames, frames)]
 
-    def rows(self, q_len: int, k_len: int) -> Tensor:
-        """Returns ``(q_len + k_len - 1, D)`` float32; the queries are the last of the keys."""
-        if not self.legacy_symmetric:
-            return self.sinusoids(k_len - 1, -q_len, -1)
-        past = self.sinusoids(k_len - 1, -1, -1)
-        return torch.cat((past, self.sinusoids(1, q_len, 1)))
+    def rows(self, q_len: int, k_len: int, lead: Optional[int] = None) -> Tensor:
+        """Returns ``(q_len + k_len - 1, D)`` float32.
+
+        The first query comes ``lead`` frames after the first key; without it the queries are the
+        last of the keys.
+        """
+        lead = k_len - q_len if lead is None else lead
+        first, end = lead + q_len - 1, lead - k_len
+        if not self.legacy_symmetric or end >= -1:
+            return self.sinusoids(first, end, -1)
+        past = self.sinusoids(first, -1, -1)
+        return torch.cat((past, self.sinusoids(1, -end, 1)))
 
 
 @register("rel_pos")
@@ -96,6 +103,7 @@ class RelPosAttention(nn.Module):
         nn.init.uniform_(self.position_bias, -bound, bound)
         self.out = nn.Linear(dim, dim)
         self.weights_dropout = Dropout(dropout)
+        self.table = RelPosTable(dim, config.legacy_symmetric)
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
@@ -116,6 +124,45 @@ class RelPosAttention(nn.Module):
             scores = self._scores(content, placed, key, position)
         weights = self.weights_dropout(attention_weights(scores, context.bias))
         return self.out(merge_heads(torch.matmul(weights, value)))
+
+    def parts(self, x: Tensor, times: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        """See `registry`; the queries are content's and position's side by side."""
+        query = self.query(x) * self.scale
+        content = split_heads(query + self.content_bias * self.scale, self.heads)
+        placed = split_heads(query + self.position_bias * self.scale, self.heads)
+        key = split_heads(self.key(x), self.heads)
+        value = split_heads(self.value(x), self.heads)
+        return torch.cat((content, placed), dim=3), key, value
+
+    def scores(self, query: Tensor, key: Tensor, lead: int) -> Tensor:
+        """See `registry`."""
+        content, placed = query.chunk(2, dim=3)
+        batch, heads, q_len, width = placed.shape
+        rows = self.table.rows(q_len, key.size(2), lead).to(query.dtype)
+        if batch * heads * (width + rows.size(0)) * q_len < rows.size(0) * rows.size(1):
+            # few queries, as in a stream: W_pos^T is less work on them than W_pos on the table
+            weight = self.position.weight.unflatten(0, (heads, width))
+            distances = torch.matmul(torch.matmul(placed, weight), rows.t())
+            content = torch.matmul(content, key.transpose(2, 3))
+            return content + rel_shift(distances, key.size(2))
+        position = split_heads(self.position(rows).unsqueeze(0), heads)[0]
+        if torch.jit.is_scripting() or torch.jit.is_tracing():
+            distances = torch.matmul(placed, position.transpose(1, 2))
+            content = torch.matmul(content, key.transpose(2, 3))
+            return content + rel_shift(distances, key.size(2))
+        return self._scores(content, placed, key, position)
+
+    def weigh(self, scores: Tensor, bias: Tensor) -> Tensor:
+        """See `registry`."""
+        return self.weights_dropout(attention_weights(scores, bias))
+
+    def mix(self, weights: Tensor, value: Tensor) -> Tensor:
+        """See `registry`."""
+        return torch.matmul(weights, value)
+
+    def finish(self, out: Tensor) -> Tensor:
+        """See `registry`."""
+        return self.out(merge_heads(out))
 
     @torch.jit.unused
     def _scores(

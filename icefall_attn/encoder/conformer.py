@@ -1,4 +1,4 @@
-"""The Conformer encoder (Gulati et al. 2020), its self-attention chosen by name."""
+"""The Conformer encoder (Gulati et al. 2020), its self-attention and context chosen by name."""
 
 from dataclasses import dataclass, field
 from typing import List, Optional, Tuple
@@ -10,38 +10,28 @@ from icefall_attn.attention import (
     MECHANISMS,
     AttentionConfig,
     AttentionContext,
+    ContextConfig,
     make_attention,
     make_shared,
+    make_view,
     objection,
 )
-from icefall_attn.attention.masking import visible_bias
-from icefall_attn.nn.convolution import ConvolutionModule
+from icefall_attn.encoder.stream import EncoderState, init_state, step
+from icefall_attn.nn.convolution import ChunkedConvolution, ConvolutionModule
 from icefall_attn.nn.dropout import Dropout
 from icefall_attn.nn.feed_forward import FEED_FORWARDS
 from icefall_attn.nn.lengths import valid_mask
+from icefall_attn.nn.normalize import (
+    FrameNorm,
+    MaskedBatchNorm,
+    MaskedPerStream,
+    PerStream,
+)
 from icefall_attn.nn.positions import AbsolutePositions
 from icefall_attn.nn.subsampling import ConvSubsampling
 
 
 FRAMES_PER_SECOND = 25  # after subsampling
-CONTEXTS = ("full", "causal")
-
-
-@dataclass
-class ContextConfig:
-    """Which frames the self-attention of a frame sees.
-
-    Attributes:
-      kind: ``full`` sees the whole utterance, ``causal`` no frame after its own.
-    """
-
-    kind: str = "full"
-
-    def __post_init__(self):
-        if self.kind not in CONTEXTS:
-            raise ValueError(
-                f"context.kind must be one of {', '.join(CONTEXTS)}, not {self.kind!r}"
-            )
 
 
 @dataclass
@@ -55,14 +45,16 @@ class ConformerConfig:
       heads: attention heads H; they divide D.
       feed_forward: ``ffn`` or ``glu`` (gated, with two thirds of the width).
       feed_forward_dim: hidden width of the feed-forward modules.
+      convolution: whether blocks have a convolution module; without it this is a Transformer.
       kernel_size: frames seen by the depthwise convolution, odd.
+      causal_conv: it sees no frame after its own, as it does in all contexts but ``full`` anyway.
       conv_norm: ``batch`` or ``layer`` normalisation in the convolution module.
       subsampling_channels: channels of the front-end's convolutions; 0 takes D.
       dropout: probability, everywhere in the blocks.
       input_positions: absolute positions at the input: ``auto`` asks the attention mechanism,
         ``absolute`` and ``none`` decide.
       attention: the self-attention mechanism and its options.
-      context: which frames it sees.
+      context: which frames it sees, and its options.
     """
 
     feature_dim: int = 80
@@ -71,7 +63,9 @@ class ConformerConfig:
     heads: int = 4
     feed_forward: str = "ffn"
     feed_forward_dim: int = 1024
+    convolution: bool = True
     kernel_size: int = 15
+    causal_conv: bool = False
     conv_norm: str = "layer"
     subsampling_channels: int = 0
     dropout: float = 0.1
@@ -142,29 +136,53 @@ class ConformerBlock(nn.Module):
     def __init__(self, config: ConformerConfig, layer: int):
         super().__init__()
         dim, hidden, dropout = config.dim, config.feed_forward_dim, config.dropout
-        self.norm_in = nn.LayerNorm(dim)
+        self.norm_in = make_norm(config)
         feed_forward = FEED_FORWARDS[config.feed_forward]
         self.feed_forward_in = feed_forward(dim, hidden, dropout)
-        self.norm_attention = nn.LayerNorm(dim)
+        self.norm_attention = make_norm(config)
         self.attention = make_attention(
-            config.attention, dim, config.heads, dropout, layer
+            config.attention, dim, config.heads, dropout, layer, config.context.kind
         )
         self.dropout = Dropout(dropout)
-        self.norm_conv = nn.LayerNorm(dim)
-        self.conv = ConvolutionModule(
-            dim, config.kernel_size, config.conv_norm, dropout
-        )
-        self.norm_out = nn.LayerNorm(dim)
+        self.norm_conv: Optional[nn.Module] = None
+        self.conv: Optional[nn.Module] = None
+        if config.convolution:
+            self.norm_conv = make_norm(config)
+            self.conv = make_convolution(config)
+        self.norm_out = make_norm(config)
         self.feed_forward_out = feed_forward(dim, hidden, dropout)
-        self.norm = nn.LayerNorm(dim)
+        self.norm = make_norm(config)
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
         x = torch.add(x, self.feed_forward_in(self.norm_in(x)), alpha=0.5)
         x = x + self.dropout(self.attention(self.norm_attention(x), context))
-        x = x + self.conv(self.norm_conv(x), context.valid)
+        if self.conv is not None and self.norm_conv is not None:
+            x = x + self.conv(self.norm_conv(x), context.valid)
         x = torch.add(x, self.feed_forward_out(self.norm_out(x)), alpha=0.5)
         return self.norm(x)
+
+
+def make_norm(config: ConformerConfig) -> nn.Module:
+    """Layer normalisation; the two streams of ``dcn`` have one each."""
+    if config.context.kind == "dcn":
+        return PerStream(nn.LayerNorm(config.dim), nn.LayerNorm(config.dim))
+    return nn.LayerNorm(config.dim)
+
+
+def make_convolution(config: ConformerConfig) -> nn.Module:
+    """The convolution module that fits the context."""
+    make = MaskedBatchNorm if config.conv_norm == "batch" else FrameNorm
+    norm = make(config.dim)
+    if config.context.kind == "dcn":
+        norm = MaskedPerStream(norm, make(config.dim))
+    sizes = config.dim, config.kernel_size, norm, config.dropout
+    if config.context.kind == "csa":
+        csa = config.context.csa
+        return ChunkedConvolution(*sizes, csa.hop, csa.hop + csa.overlap)
+    return ConvolutionModule(
+        *sizes, config.causal_conv or config.context.kind != "full"
+    )
 
 
 class Conformer(nn.Module):
@@ -172,11 +190,9 @@ class Conformer(nn.Module):
 
     def __init__(self, config: ConformerConfig):
         super().__init__()
+        self.config = config
         self.dim = config.dim
-        self.causal = config.context.kind == "causal"
-        self.scores_keys = getattr(
-            MECHANISMS[config.attention.kind], "scores_keys", True
-        )
+        self.view = make_view(config.context, config.attention.kind)
         channels = config.subsampling_channels or config.dim
         self.subsampling = ConvSubsampling(config.feature_dim, channels, config.dim)
         positions = config.input_positions
@@ -204,25 +220,41 @@ class Conformer(nn.Module):
         Returns:
           ``(B, T', D)``, 0 beyond the lengths, and the lengths ``(B,)``.
         """
-        outputs, lengths = self.layers(x, lengths, [])
+        outputs, lengths, _ = self.layers(x, lengths, [])
         return outputs[-1], lengths
 
     def layers(
         self, x: Tensor, lengths: Tensor, tap: List[int]
-    ) -> Tuple[List[Tensor], Tensor]:
-        """Like `forward`, with the outputs of the blocks in ``tap``, from 1, before the last one's."""
+    ) -> Tuple[List[Tensor], Tensor, Optional[Tensor]]:
+        """Like `forward`, with more to give.
+
+        The outputs of the blocks in ``tap``, from 1, come before the last one's; and in training the
+        distance ``(B,)`` between the two streams of ``dcn``, None in other contexts (see `DualView`).
+        """
         x = x.masked_fill(~valid_mask(lengths, x.size(1)).unsqueeze(2), 0.0)
         x, lengths = self.subsampling(x, lengths)
         valid = valid_mask(lengths, x.size(1))
-        x = self.positions(x)
-        bias: Optional[Tensor] = None
-        if self.scores_keys:
-            bias = visible_bias(valid, x.dtype, self.causal)
-        context = AttentionContext(valid, bias, self.shared(x.size(1)), self.causal)
+        x, frames = self.positions(x), x.size(1)
+        x, seen = self.view.enter(x, valid)
+        context = self.view.context(seen, x.dtype, self.shared(frames))
         outputs: List[Tensor] = []
         for index, block in enumerate(self.blocks):
             x = block(x, context)
             if index + 1 in tap:
-                outputs.append(x)
+                outputs.append(self.view.leave(x, frames))
+        distance = self.view.distance(x, seen) if self.training else None
+        x = self.view.leave(x, frames)
         outputs.append(x.masked_fill(~valid.unsqueeze(2), 0.0))
-        return outputs, lengths
+        return outputs, lengths, distance
+
+    @torch.jit.unused
+    def init_stream(self, batch_size: int) -> EncoderState:
+        """The state of streams that begin together; see `stream`."""
+        return init_state(self, batch_size)
+
+    @torch.jit.unused
+    def step(
+        self, features: Tensor, lengths: Tensor, state: EncoderState, final: Tensor
+    ) -> Tuple[Tensor, Tensor, EncoderState]:
+        """The next pieces of streams; see `stream.step`."""
+        return step(self, features, lengths, state, final)

@@ -1,5 +1,7 @@
 """Normalisation: of the features that enter the encoder, and of frames inside it."""
 
+from typing import NamedTuple, Tuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -7,18 +9,35 @@ from torch import Tensor, nn
 from icefall_attn.nn.lengths import valid_mask
 
 
-class FeatureNorm(nn.Module):
-    """Takes the utterance's own mean from every feature bin.
+class NormState(NamedTuple):
+    """What a stream's running mean is made of: sums ``(B, F)`` float64 of ``frames`` ``(B,)``."""
 
-    Args:
-      kind: ``utterance`` (mean over the valid frames) or ``none``.
+    total: Tensor
+    frames: Tensor
+
+
+class FeatureNorm(nn.Module):
+    """Takes a mean from every feature bin.
 
     Padding, whatever it holds, becomes 0.
+
+    Args:
+      kind: ``utterance`` (the mean over all valid frames), ``running`` (over those so far and
+        ``weight`` frames of the training speech's mean, for streams) or ``none``.
+      feature_dim: bins F, for ``running``.
+      weight: frames that the training speech's mean counts for.
     """
 
-    def __init__(self, kind: str = "utterance"):
+    KINDS = ("utterance", "running", "none")
+
+    def __init__(
+        self, kind: str = "utterance", feature_dim: int = 80, weight: float = 100.0
+    ):
         super().__init__()
-        self.kind = kind
+        self.kind, self.weight = kind, weight
+        if kind == "running":
+            self.register_buffer("mean", torch.zeros(feature_dim))
+            self.register_buffer("batches", torch.tensor(0))
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         """features: ``(B, T, F)``; lengths: ``(B,)``. Returns ``(B, T, F)``."""
@@ -26,9 +45,43 @@ class FeatureNorm(nn.Module):
         features = features.masked_fill(padding, 0.0)
         if self.kind == "none":
             return features
+        if self.kind == "running":
+            if self.training:
+                self._learn(features, lengths)
+            return self.step(features, lengths, self.init_state(features.size(0)))[0]
         count = lengths.clamp(min=1).to(features.dtype)[:, None, None]
         mean = features.sum(dim=1, keepdim=True) / count
         return (features - mean).masked_fill(padding, 0.0)
+
+    def init_state(self, batch_size: int) -> NormState:
+        """Of streams that begin, for ``running``."""
+        return NormState(
+            self.mean.new_zeros([batch_size, self.mean.size(0)], dtype=torch.float64),
+            torch.zeros(batch_size, dtype=torch.int64, device=self.mean.device),
+        )
+
+    def step(
+        self, features: Tensor, lengths: Tensor, state: NormState
+    ) -> Tuple[Tensor, NormState]:
+        """The next frames ``(B, n, F)`` of streams, ``lengths`` ``(B,)`` of them valid."""
+        padding = ~valid_mask(lengths, features.size(1)).unsqueeze(2)
+        features = features.masked_fill(padding, 0.0)
+        total = state.total.unsqueeze(1) + features.double().cumsum(dim=1)
+        places = torch.arange(1, features.size(1) + 1, device=features.device)
+        count = self.weight + (state.frames.unsqueeze(1) + places).double()
+        mean = (total + self.weight * self.mean.double()) / count.unsqueeze(2)
+        out = (features - mean.to(features.dtype)).masked_fill(padding, 0.0)
+        last = state.total + features.double().sum(dim=1)
+        return out, NormState(last, state.frames + lengths)
+
+    def _learn(self, features: Tensor, lengths: Tensor) -> None:
+        """Moves the training speech's mean towards a batch's, less with every batch."""
+        mean = features.detach().sum(dim=(0, 1)) / lengths.sum().clamp(min=1)
+        share = 1.0 / (self.batches + 1.0).clamp(max=1000.0)
+        finite = torch.isfinite(mean).all()
+        mean = torch.where(finite, mean.to(self.mean.dtype), self.mean)
+        self.mean.lerp_(mean, share.to(self.mean.dtype))
+        self.batches.add_(finite.long())
 
 
 class FrameNorm(nn.LayerNorm):
@@ -65,3 +118,28 @@ class MaskedBatchNorm(nn.BatchNorm1d):
     def _by_running_statistics(self, x: Tensor) -> Tensor:
         scale = self.weight * torch.rsqrt(self.running_var + self.eps)
         return x * scale + (self.bias - self.running_mean * scale)
+
+
+class PerStream(nn.Module):
+    """A norm for each of two streams, the halves of a batch."""
+
+    def __init__(self, causal: nn.Module, non_causal: nn.Module):
+        super().__init__()
+        self.causal, self.non_causal = causal, non_causal
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: ``(2 B, T, D)``, the causal stream first. Returns ``(2 B, T, D)``."""
+        causal, non_causal = x.chunk(2)
+        return torch.cat((self.causal(causal), self.non_causal(non_causal)))
+
+
+class MaskedPerStream(PerStream):
+    """`PerStream` of norms that are called with a mask of valid frames."""
+
+    def forward(self, x: Tensor, valid: Tensor) -> Tensor:
+        """x: ``(2 B, T, D)``; valid: ``(2 B, T)`` bool. Returns ``(2 B, T, D)``."""
+        causal, non_causal = x.chunk(2)
+        first, second = valid.chunk(2)
+        return torch.cat(
+            (self.causal(causal, first), self.non_causal(non_causal, second))
+        )

@@ -47,3 +47,10 @@ class AbsolutePositions(nn.Module):
         """x: ``(B, T, D)``. Returns ``(B, T, D)``."""
         table = self.sinusoids(0, x.size(1), 1).to(x.dtype)
         return self.dropout(x * self.scale + table)
+
+    def step(self, x: Tensor, start: Tensor) -> Tensor:
+        """Pieces ``(B, n, D)`` of streams whose first frames have the numbers ``start`` ``(B,)``."""
+        first = int(start.min())
+        table = self.sinusoids(first, int(start.max()) + x.size(1), 1).to(x.dtype)
+        rows = torch.arange(x.size(1), device=x.device) + (start - first).unsqueeze(1)
+        return self.dropout(x * self.scale + table[rows])

@@ -8,7 +8,8 @@ class LossConfig:
     """How the training loss is made.
 
     ``loss = simple_scale simple + pruned_scale(step) pruned + ctc_scale(step) ctc``, the sum
-    over the batch divided by its encoder frames.
+    over the batch divided by its encoder frames; with ``encoder.context.kind=dcn`` also
+    ``distillation_scale`` times the mean squared difference of its two streams.
 
     Attributes:
       backend: who sums over alignments: ``k2``, ``torch``, or ``auto`` (k2 if it can be imported).
@@ -26,6 +27,7 @@ class LossConfig:
       ctc_scale: weight of the auxiliary CTC at the first step, if the model has a CTC head.
       ctc_scale_end: its weight at step ``train.max_steps``, to which it falls linearly; without
         that bound it stays.
+      distillation_scale: weight of what draws the causal stream of ``dcn`` to the non-causal one.
     """
 
     backend: str = "auto"
@@ -40,6 +42,7 @@ class LossConfig:
     negligible: float = 1e-4
     ctc_scale: float = 0.7
     ctc_scale_end: float = 0.3
+    distillation_scale: float = 1.0
 
     def __post_init__(self):
         if self.backend not in ("auto", "k2", "torch"):
@@ -51,7 +54,8 @@ class LossConfig:
                 f"loss.prune_range must be at least 2, not {self.prune_range}"
             )
         for name in ("lm_scale", "am_scale", "simple_scale", "warm_steps", "delay_penalty",
-                     "fast_emit", "negligible", "ctc_scale", "ctc_scale_end"):  # fmt: skip
+                     "fast_emit", "negligible", "ctc_scale", "ctc_scale_end",
+                     "distillation_scale"):  # fmt: skip
             if getattr(self, name) < 0:
                 raise ValueError(
                     f"loss.{name} must not be negative, but is {getattr(self, name)}"

@@ -76,7 +76,7 @@ class Objective:
             self.config,
             inner,
         )
-        simple, pruned, ctc = losses
+        simple, pruned, ctc, distillation = losses
         each = simple + pruned if ctc is None else simple + pruned + ctc
         finite = torch.isfinite(each)
         if not bool(finite.all()):
@@ -87,6 +87,8 @@ class Objective:
             total = total + pruned_scale * pruned.sum()
         if ctc is not None:
             total = total + self.config.ctc_scale_at(progress) * ctc.sum()
+        if distillation is not None:
+            total = total + self.config.distillation_scale * distillation.sum()
         return Terms(
             total,
             simple.sum(),

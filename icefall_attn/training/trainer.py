@@ -251,16 +251,13 @@ class Trainer:
     def _sums(self, counts: List[float]) -> List[float]:
         """Sums over the processes: of the gradients, in their places, and of some counts.
 
-        Running statistics (batch normalisation) become the means of all processes' after each step, so
+        Running statistics (of normalisations) become the means of all processes' after each step, so
         that they do not depend on when a checkpoint is written.
         """
         if self.group.size == 1:
             return counts
         statistics = [
-            value
-            for module in self.model.modules()
-            if isinstance(module, nn.BatchNorm1d)
-            for value in (module.running_mean, module.running_var)
+            value for value in self.model.buffers() if value.is_floating_point()
         ]
         told = torch.tensor(counts, dtype=torch.float64, device=self.device)
         told = torch.cat([told, *(value.double() for value in statistics)])

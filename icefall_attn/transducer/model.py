@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from icefall_attn.encoder.conformer import Conformer, ConformerConfig
-from icefall_attn.nn.normalize import FeatureNorm
+from icefall_attn.encoder.stream import EncoderState
+from icefall_attn.nn.normalize import FeatureNorm, NormState
 from icefall_attn.rnnt.config import LossConfig
 from icefall_attn.rnnt.pruned import pruned_transducer_loss
 from icefall_attn.transducer.joiner import Joiner
@@ -23,7 +24,8 @@ class TransducerConfig:
       encoder: the Conformer.
       predictor: the prediction network.
       joiner_dim: width of the joint network.
-      feature_norm: ``utterance`` takes each utterance's mean from its features, or ``none``.
+      feature_norm: ``utterance`` takes each utterance's mean from its features, ``running`` the mean of the
+        frames so far (for streams), or ``none``.
       ctc: add a CTC head on the encoder (an auxiliary loss; it makes small corpora start).
       inter_ctc_layer: a second CTC head after this block; 0 for none.
       inter_ctc_vocab_size: its labels with blank, if they are not the tokens (phones of
@@ -41,9 +43,16 @@ class TransducerConfig:
     vocab_size: int = 0
 
     def __post_init__(self):
-        if self.feature_norm not in ("utterance", "none"):
+        if self.feature_norm not in FeatureNorm.KINDS:
             raise ValueError(
-                f"model.feature_norm must be 'utterance' or 'none', not {self.feature_norm!r}"
+                f"model.feature_norm must be one of {', '.join(FeatureNorm.KINDS)}, "
+                f"not {self.feature_norm!r}"
+            )
+        context = self.encoder.context.kind
+        if self.feature_norm == "utterance" and context != "full":
+            raise ValueError(
+                f"model.feature_norm=utterance needs whole utterances, which context.kind={context} does "
+                "without; choose running or none"
             )
         if not 0 <= self.inter_ctc_layer < self.encoder.num_layers:
             raise ValueError(
@@ -58,6 +67,14 @@ class Losses(NamedTuple):
     simple: Tensor
     pruned: Tensor
     ctc: Optional[Tensor]
+    distillation: Optional[Tensor] = None
+
+
+class StreamState(NamedTuple):
+    """What the encoder and what is before it keep of streams; see `encoder.stream`."""
+
+    norm: Optional[NormState]
+    encoder: EncoderState
 
 
 class Transducer(nn.Module):
@@ -75,7 +92,7 @@ class Transducer(nn.Module):
         self.config = config
         self.vocab_size = config.vocab_size
         dim, predictor_dim = config.encoder.dim, config.predictor.dim
-        self.feature_norm = FeatureNorm(config.feature_norm)
+        self.feature_norm = FeatureNorm(config.feature_norm, config.encoder.feature_dim)
         self.encoder = Conformer(config.encoder)
         self.predictor = make_predictor(config.vocab_size, config.predictor)
         self.joiner = Joiner(dim, predictor_dim, config.joiner_dim, config.vocab_size)
@@ -91,6 +108,37 @@ class Transducer(nn.Module):
     def encode(self, features: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
         """``(B, T, F)`` features and ``(B,)`` lengths to ``(B, T', D)`` and ``(B,)``."""
         return self.encoder(self.feature_norm(features, lengths), lengths)
+
+    def init_stream(self, batch_size: int) -> StreamState:
+        """The state of ``batch_size`` streams that begin together.
+
+        Raises:
+          UserError: if the model's context is the whole utterance.
+        """
+        norm = None
+        if self.config.feature_norm == "running":
+            norm = self.feature_norm.init_state(batch_size)
+        return StreamState(norm, self.encoder.init_stream(batch_size))
+
+    def encode_step(
+        self, features: Tensor, lengths: Tensor, state: StreamState, final: Tensor
+    ) -> Tuple[Tensor, Tensor, StreamState]:
+        """What `encode` gives, piece by piece.
+
+        Args:
+          features: ``(B, n, F)``, the next frames of each stream.
+          lengths: ``(B,)``, how many of them are valid; 0 allowed.
+          state: of the streams, from `init_stream`, a step, `select` or `stack_states`.
+          final: ``(B,)`` bool: the stream ends here, and all that is left comes out.
+
+        Returns:
+          ``(B, m, D)``, the encoder frames that became ready, ``(B,)``, how many, and the next state.
+        """
+        norm = state.norm
+        if norm is not None:
+            features, norm = self.feature_norm.step(features, lengths, norm)
+        out, ready, encoder = self.encoder.step(features, lengths, state.encoder, final)
+        return out, ready, StreamState(norm, encoder)
 
     def forward(
         self,
@@ -119,7 +167,9 @@ class Transducer(nn.Module):
         if self.spec_augment is not None:
             x = self.spec_augment(x, feature_lengths)
         tap = self.config.inter_ctc_layer
-        outputs, lengths = self.encoder.layers(x, feature_lengths, [tap] if tap else [])
+        outputs, lengths, distance = self.encoder.layers(
+            x, feature_lengths, [tap] if tap else []
+        )
         # small, and not every device has an LSTM of half precision
         with torch.autocast(labels.device.type, enabled=False):
             predicted = self.predictor(labels)
@@ -143,7 +193,7 @@ class Transducer(nn.Module):
             inner = (labels, label_lengths) if inter_labels is None else inter_labels
             terms.append(ctc_loss(logits, lengths, *inner))
         ctc = torch.stack(terms).mean(dim=0) if terms else None
-        return Losses(simple, pruned, ctc), lengths
+        return Losses(simple, pruned, ctc, distance), lengths
 
 
 def ctc_loss(

@@ -10,6 +10,7 @@ import torch
 from icefall_attn.attention import MECHANISMS, AttentionContext
 from icefall_attn.attention.linear import LinearAttention
 from icefall_attn.attention.linear.sums import attend_linearly, running_sums
+from icefall_attn.attention.contexts import CAUSAL
 from icefall_attn.attention.masking import visible_bias
 from icefall_attn.errors import UserError
 from icefall_attn.nn.lengths import valid_mask
@@ -27,7 +28,7 @@ def make(kind, heads=HEADS, dim=DIM, **options):
 
 def make_context(lengths, frames):
     valid = valid_mask(torch.tensor(lengths), frames)
-    return AttentionContext(valid, visible_bias(valid, torch.float64, False), [])
+    return AttentionContext(valid, visible_bias(valid, torch.float64), [])
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_a_table_of_zeros_is_plain_linear_attention():
     module = make("lmla", max_length=9)
     torch.nn.init.zeros_(module.table)
     q, k, v = (torch.rand(1, HEADS, 9, 4, dtype=torch.float64) for _ in range(3))
-    factors = module.multipliers(torch.arange(9), torch.tensor([9]))
+    factors = module.multipliers(torch.arange(9).unsqueeze(0), torch.tensor([9]))
     one = torch.ones(1, 1, 1, 1, dtype=torch.float64)
     for left in (True, False):
         torch.testing.assert_close(
@@ -144,7 +145,7 @@ def test_longer_than_the_table():
         UserError, match="9 frames is longer than 5; raise lmla.max_length"
     ):
         make("lmla", max_length=5)(x, context)
-    frames, lengths = torch.arange(9), torch.tensor([9])
+    frames, lengths = torch.arange(9).unsqueeze(0), torch.tensor([9])
     clamped = make("lmla", max_length=5, beyond="clamp").rows(frames, lengths)
     assert torch.equal(clamped[..., 4:, :], clamped[..., 4:5, :].expand(1, 1, 5, -1))
     stretched = make("lmla", max_length=5, beyond="interpolate")
@@ -183,10 +184,9 @@ def test_padding_does_not_count_as_length(kind):
     torch.testing.assert_close(
         module(x, make_context([5], 9))[:, :5], module(x[:, :5], make_context([5], 5))
     )
-    state = module.init_state(1)
-    _, state = module.step(x[:, :5], state)
+    module.parts(x[:, :5], torch.arange(5).unsqueeze(0))
     with pytest.raises(UserError, match="6 frames is longer than 5"):
-        module.step(x[:, 5:6], state)
+        module.parts(x[:, 5:6], torch.tensor([[5]]))
 
 
 def make_causal(kind, **options):
@@ -199,7 +199,7 @@ def make_causal(kind, **options):
 def test_causal_pieces_are_one_function(kind, normalizer):
     """Any size of pieces, pairs of all frames among them: values and gradients."""
     x = torch.randn(2, 13, DIM, dtype=torch.float64)
-    context = make_context([13, 6], 13)._replace(causal=True)
+    context = make_context([13, 6], 13)._replace(window=CAUSAL)
     results = []
     for product, piece in (("left", 1), ("right", 1), ("right", 4), ("right", 64)):
         module = make_causal(kind, product=product, normalizer=normalizer)
@@ -218,7 +218,7 @@ def test_a_causal_frame_is_the_last_of_its_prefix(kind):
     module = make_causal(kind)
     module.piece = 4
     x = torch.randn(1, 11, DIM, dtype=torch.float64)
-    out = module(x, make_context([11], 11)._replace(causal=True))
+    out = module(x, make_context([11], 11)._replace(window=CAUSAL))
     for n in range(1, 12):
         prefix = module(x[:, :n], make_context([n], n))
         torch.testing.assert_close(out[:, n - 1], prefix[:, -1])
@@ -226,18 +226,21 @@ def test_a_causal_frame_is_the_last_of_its_prefix(kind):
 
 @pytest.mark.parametrize("normalizer", ["reweighted", "kernel"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pieces", [[1] * 100, [100], [7, 64, 1, 28], [3, 97]])
-def test_a_stream_gives_what_the_causal_pass_gives(kind, normalizer, pieces):
+def test_the_parts_of_a_pass_make_it(kind, normalizer):
+    """Pairs of frames, with and without sums in place of the first of them."""
     module = make_causal(kind, normalizer=normalizer)
-    x = torch.randn(2, 100, DIM, dtype=torch.float64)
-    expected = module(x, make_context([100, 100], 100)._replace(causal=True))
-    state = module.init_state(2)
-    sizes, outs = [s.numel() for s in state[1:]], []
-    for piece in x.split(pieces, dim=1):
-        out, state = module.step(piece, state)
-        outs.append(out)
-        assert [s.numel() for s in state[1:]] == sizes
-    torch.testing.assert_close(torch.cat(outs, dim=1), expected, rtol=1e-10, atol=1e-12)
+    x = torch.randn(2, 20, DIM, dtype=torch.float64)
+    expected = module(x, make_context([20, 20], 20)._replace(window=CAUSAL))
+    query, key, value = module.parts(x, torch.arange(20).unsqueeze(0))
+    bias = visible_bias(torch.ones(2, 20, dtype=torch.bool), torch.float64, CAUSAL)
+    weights = module.weigh(module.scores(query, key, 0), bias)
+    out = module.finish(module.mix(weights, value))
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-12)
+    past = torch.zeros(1, dtype=torch.float64)
+    past = module.absorb(past, key[:, :, :8], value[:, :, :8])
+    out = module.mix(weights[:, :, 8:, 8:], value[:, :, 8:])
+    out = module.finish(out + module.recall(past, query[:, :, 8:]))
+    torch.testing.assert_close(out, expected[:, 8:], rtol=1e-10, atol=1e-12)
 
 
 def test_the_causal_pass_is_linear_in_the_length():

@@ -27,7 +27,7 @@ def make(layer=0, **options):
 
 def make_context(lengths, frames):
     valid = valid_mask(torch.tensor(lengths), frames)
-    return AttentionContext(valid, visible_bias(valid, torch.float64, False), [])
+    return AttentionContext(valid, visible_bias(valid, torch.float64), [])
 
 
 def random_heads(batch, frames, width=DIM // HEADS):

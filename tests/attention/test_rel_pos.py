@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from icefall_attn.attention.contexts import CAUSAL, FULL, AttentionContext
 from icefall_attn.attention.masking import visible_bias
 from icefall_attn.attention.rel_pos import (
     RelPosAttention,
@@ -14,7 +15,6 @@ from icefall_attn.attention.rel_pos import (
     RelPosTable,
     rel_shift,
 )
-from icefall_attn.attention.registry import AttentionContext
 from icefall_attn.attention.speechbrain import from_speechbrain
 from icefall_attn.errors import UserError
 
@@ -77,7 +77,7 @@ def test_legacy_differs_in_the_future_alone():
             config = RelPosAttention.Config(legacy_symmetric=legacy)
             module = RelPosAttention(8, 2, 0.0, config)
             shared = RelPosAttention.shared(8, config)(9)
-            bias = visible_bias(valid, x.dtype, causal)
+            bias = visible_bias(valid, x.dtype, CAUSAL if causal else FULL)
             outs[causal, legacy] = module(x, AttentionContext(valid, bias, shared))
     assert torch.equal(outs[True, False], outs[True, True])
     assert not torch.allclose(outs[False, False], outs[False, True])

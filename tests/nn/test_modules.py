@@ -7,7 +7,7 @@ from torch import nn
 from icefall_attn.nn.convolution import ConvolutionModule
 from icefall_attn.nn.dropout import Dropout, MaskPool, begin_step
 from icefall_attn.nn.lengths import valid_mask
-from icefall_attn.nn.normalize import FeatureNorm, MaskedBatchNorm
+from icefall_attn.nn.normalize import FeatureNorm, FrameNorm, MaskedBatchNorm
 
 
 def test_batch_norm_is_that_of_the_valid_frames_alone():
@@ -33,9 +33,10 @@ def test_batch_norm_of_a_single_frame_uses_what_was_learned():
     assert norm.running_mean.tolist() == [0.0] * 4
 
 
-@pytest.mark.parametrize("norm", ["batch", "layer"])
-def test_convolution_ignores_what_padding_holds(norm):
-    module = ConvolutionModule(6, 5, norm, 0.0).double().train()
+@pytest.mark.parametrize("norm", [MaskedBatchNorm, FrameNorm])
+@pytest.mark.parametrize("causal", [False, True])
+def test_convolution_ignores_what_padding_holds(norm, causal):
+    module = ConvolutionModule(6, 5, norm(6), 0.0, causal).double().train()
     lengths = torch.tensor([4, 7])
     valid = valid_mask(lengths, 7)
     x = torch.randn(2, 7, 6).double()
@@ -44,10 +45,48 @@ def test_convolution_ignores_what_padding_holds(norm):
 
 
 def test_depthwise_is_conv1d():
-    module = ConvolutionModule(6, 5, "layer", 0.0).double()
+    module = ConvolutionModule(6, 5, FrameNorm(6), 0.0).double()
     x = torch.randn(2, 7, 6).double()
     expected = module.depthwise(x.transpose(1, 2)).transpose(1, 2)
-    torch.testing.assert_close(module._depthwise(x), expected)
+    torch.testing.assert_close(module._depthwise(x, 2), expected)
+
+
+def test_a_causal_convolution_sees_the_past_alone():
+    """Frame t of a 5-wide kernel: t - 4 to t, in pieces too."""
+    module = ConvolutionModule(6, 5, FrameNorm(6), 0.0, causal=True).double()
+    x, valid = torch.randn(1, 12, 6).double(), torch.ones(1, 12, dtype=torch.bool)
+    out = module(x, valid)
+    changed = x.clone()
+    changed[0, 5] += torch.randn(6).double()
+    moved = (module(changed, valid) - out).abs().amax(dim=2)[0] > 1e-9
+    assert moved.nonzero().flatten().tolist() == [5, 6, 7, 8, 9]
+    seen, outs = torch.zeros(1, 4, 6).double(), []
+    for piece in x.split([1, 4, 7], dim=1):
+        y, seen = module.step(piece, valid[:, : piece.size(1)], seen[:, -4:])
+        outs.append(y)
+    torch.testing.assert_close(torch.cat(outs, dim=1), out)
+
+
+def test_a_running_mean_is_that_of_the_frames_so_far():
+    """And of a hundred frames of the training speech's mean."""
+    norm = FeatureNorm("running", 3).double()
+    x, lengths = torch.randn(2, 6, 3).double() + 4.0, torch.tensor([4, 6])
+    x[0, 4:] = float("nan")
+    norm.train()
+    norm(x, lengths)
+    valid = torch.cat((x[0, :4], x[1]))
+    torch.testing.assert_close(norm.mean, valid.mean(dim=0))
+    norm.eval()
+    out, mean = norm(x, lengths), norm.mean.clone()
+    for t in range(4):
+        so_far = (100 * mean + x[0, : t + 1].sum(dim=0)) / (100 + t + 1)
+        torch.testing.assert_close(out[0, t], x[0, t] - so_far)
+    assert torch.equal(norm.mean, mean) and out[0, 4:].abs().sum() == 0
+    state, outs = norm.init_state(2), []
+    for piece, count in zip(x.split([1, 3, 2], dim=1), ([1, 1], [3, 3], [0, 2])):
+        y, state = norm.step(piece, torch.tensor(count), state)
+        outs.append(y)
+    torch.testing.assert_close(torch.cat(outs, dim=1), out)
 
 
 def test_feature_norm_takes_the_mean_of_valid_frames():

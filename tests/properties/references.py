@@ -147,3 +147,53 @@ REFERENCES = {
     "m_ape": m_ape,
     "lmla": lmla,
 }
+
+
+def row(kind, module, query, time, keys, times, period=None):
+    """What one query takes from some keys, whose times are told; before the output's map.
+
+    Args:
+      query: ``(D,)`` frame.
+      time: its time.
+      keys: ``(k, D)`` frames.
+      times: k of them.
+      period: M of the periodic mechanisms.
+    """
+    parts = []
+    heads = zip(_heads(module, query[None]), _heads(module, keys))
+    for head, ((part, q, _, _), (_, _, k, v)) in enumerate(heads):
+        q, width = q[0], q.size(1)
+        if kind in ("full", "rel_pos"):
+            scores = []
+            for key, at in zip(k, times):
+                if kind == "full":
+                    scores.append((q * key).sum() / width**0.5)
+                    continue
+                p = _signed(module, time - at)[part]
+                u, b = module.content_bias[part], module.position_bias[part]
+                scores.append(
+                    (((q + u) * key).sum() + ((q + b) * p).sum()) / width**0.5
+                )
+            parts.append(_weigh(scores, v))
+            continue
+        total, weight = 0.0, 0.0
+        for key, value, at in zip(k, v, times):
+            if kind == "lmla":
+                place = torch.cos(module.table[head % module.table.size(0), at])
+            elif kind == "m_ape":
+                place = module.extension * math.cos(math.pi * at / (2 * period))
+            else:
+                place = math.cos(math.pi * (time - at) / (2 * period))
+            w = (module.psi(q) * module.psi(key) * place).sum()
+            total, weight = total + w * value, weight + w
+        parts.append(total / (weight if abs(weight) > 1e-6 else 1e-6))
+    return torch.cat(parts)
+
+
+def _signed(module, distance):
+    dim = module.query.weight.size(0)
+    values = []
+    for k in range(dim // 2):
+        angle = distance * 10000 ** (-2 * k / dim)
+        values += [math.sin(angle), math.cos(angle)]
+    return module.position(torch.tensor(values, dtype=module.query.weight.dtype))

@@ -11,8 +11,9 @@ from icefall_attn.attention import (
     make_attention,
     make_shared,
 )
+from icefall_attn.attention.contexts import CAUSAL, ContextConfig
 from icefall_attn.attention.masking import visible_bias
-from icefall_attn.encoder.conformer import Conformer, ConformerConfig, ContextConfig
+from icefall_attn.encoder.conformer import Conformer, ConformerConfig
 from icefall_attn.nn.lengths import valid_mask
 from icefall_attn.nn.positions import AbsolutePositions
 
@@ -23,13 +24,13 @@ pytestmark = pytest.mark.parametrize("kind", list(MECHANISMS))
 def make_context(kind, lengths, frames, dtype=torch.float64):
     shared = make_shared(AttentionConfig(kind=kind), DIM)
     valid = valid_mask(lengths, frames)
-    return AttentionContext(valid, visible_bias(valid, dtype, False), shared(frames))
+    return AttentionContext(valid, visible_bias(valid, dtype), shared(frames))
 
 
 def causal_context(attention, lengths, frames):
     valid = valid_mask(torch.tensor(lengths), frames)
-    bias = visible_bias(valid, torch.float64, True)
-    return AttentionContext(valid, bias, make_shared(attention, DIM)(frames), True)
+    bias = visible_bias(valid, torch.float64, CAUSAL)
+    return AttentionContext(valid, bias, make_shared(attention, DIM)(frames), CAUSAL)
 
 
 def make_module(kind):
@@ -147,11 +148,9 @@ def test_half_precision_masks_stay_finite(kind):
     module = make_module(kind).to(torch.bfloat16)
     valid = valid_mask(torch.tensor([5, 0, 2]), 5)
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
-        assert torch.isfinite(visible_bias(valid, dtype, False)).all()
+        assert torch.isfinite(visible_bias(valid, dtype)).all()
     shared = make_shared(AttentionConfig(kind=kind), DIM)(5)
-    context = AttentionContext(
-        valid, visible_bias(valid, torch.bfloat16, False), shared
-    )
+    context = AttentionContext(valid, visible_bias(valid, torch.bfloat16), shared)
     out = module(torch.randn(3, 5, DIM).to(torch.bfloat16), context)
     assert torch.isfinite(out).all()
 
@@ -162,7 +161,7 @@ def test_thousands_of_frames_in_half_precision(kind):
     module = make_attention(attention, DIM, HEADS, 0.0, 0).to(torch.bfloat16)
     shared = make_shared(attention, DIM).to(torch.bfloat16)
     valid = torch.ones(1, 4000, dtype=torch.bool)
-    bias = visible_bias(valid, torch.bfloat16, False)
+    bias = visible_bias(valid, torch.bfloat16)
     x = 5 * torch.randn(1, 4000, DIM).to(torch.bfloat16)
     with torch.no_grad():
         out = module(x, AttentionContext(valid, bias, shared(4000)))

@@ -5,8 +5,7 @@ With a kernel psi and multipliers m, the weight of key j for query i is
 (`right`, linear in the length) or last (`left`, quadratic): the same values and gradients.
 
 In a causal context frame i sees the keys j <= i. Its sums are then running ones: of whole pieces
-of some frames, and within a piece by pairs. They are also all that a stream has to keep
-(`LinearState`), whatever its length.
+of some frames, and within a piece by pairs. A stream, too, keeps sums in place of keys that all later frames see, whatever its length.
 """
 
 from icefall_attn.attention.linear import lmla, periodic

@@ -1,15 +1,16 @@
 """What all linear mechanisms share: options, kernels, passes and streams."""
 
 from dataclasses import dataclass
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from icefall_attn.attention.linear.sums import attend_causally, attend_linearly
+from icefall_attn.attention.linear.sums import attend_causally, attend_linearly, divide
+
 from icefall_attn.attention.projections import Projections
-from icefall_attn.attention.registry import AttentionContext
+from icefall_attn.attention.contexts import AttentionContext, unlimited
 from icefall_attn.errors import UserError
 
 KERNELS = ("elu1", "relu", "sigmoid", "exp")
@@ -45,20 +46,6 @@ class LinearConfig:
                 )
 
 
-class LinearState(NamedTuple):
-    """What a stream keeps of its past in one layer.
-
-    Attributes:
-      frame: frames so far.
-      sums: ``(R, B, H, d, d + 1)``, of ``psi(k_j) m_jr`` times ``(v_j, 1)``, for each factor pair r.
-      kernels: ``(B, H, 1, d)``, of ``psi(k_j)``.
-    """
-
-    frame: int
-    sums: Tensor
-    kernels: Tensor
-
-
 class LinearAttention(Projections):
     """What the linear mechanisms share; one adds `multipliers`."""
 
@@ -76,6 +63,15 @@ class LinearAttention(Projections):
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
+        window, bias = context.window, context.bias
+        by_itself = unlimited(window.ahead) or (window.ahead == 0 and window.chunk == 1)
+        if not (by_itself and unlimited(window.back)):
+            assert bias is not None
+            times = torch.arange(x.size(1), device=x.device) * context.valid
+            query, key, value = self.parts(x, times)
+            return self.finish(
+                self.mix(self.weigh(self.scores(query, key, 0), bias), value)
+            )
         query, key, value = self.project(x)
         if torch.jit.is_scripting():
             return self.leave(self.whole(query, key, value, context).to(x.dtype))
@@ -92,13 +88,13 @@ class LinearAttention(Projections):
             self.check(int(context.valid.sum(dim=1).max()))
         query, key, value = self.psi(widen(query)), self.psi(widen(key)), widen(value)
         visible = context.valid[:, None, :, None].to(key.dtype)
-        frames = torch.arange(query.size(2), device=query.device)
+        frames = torch.arange(query.size(2), device=query.device).unsqueeze(0)
         factors = self.factors(frames, context.valid.sum(dim=1), visible)
-        left = self.goes_left(query)
+        left, causal = self.goes_left(query), not unlimited(context.window.ahead)
         norm: Optional[Tensor] = None
         if not self.reweighted:
-            norm = self.kernel_norm(query, key * visible, context.causal)
-        if context.causal:
+            norm = self.kernel_norm(query, key * visible, causal)
+        if causal:
             piece = query.size(2) if left else self.piece
             batch, heads, _, d = query.shape
             before = query.new_zeros([len(factors), batch, heads, d, d + 1])
@@ -135,39 +131,55 @@ class LinearAttention(Projections):
             return (query * key.cumsum(dim=2)).sum(dim=3, keepdim=True)
         return torch.matmul(query, key.sum(dim=2).unsqueeze(3))
 
-    @torch.jit.unused
-    def init_state(self, batch_size: int) -> LinearState:
-        """The state of ``batch_size`` streams that begin together."""
-        weight = widen(self.query.weight)
-        one = torch.ones(1, dtype=torch.int64, device=weight.device)
-        pairs, d = len(self.multipliers(one - 1, one)), weight.size(0) // self.heads
-        return LinearState(
-            0,
-            weight.new_zeros(pairs, batch_size, self.heads, d, d + 1),
-            weight.new_zeros(batch_size, self.heads, 1, d),
-        )
+    def parts(self, x: Tensor, times: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+        """See `registry`: all factor pairs side by side, and a 1 beside each value.
 
-    @torch.jit.unused
-    def step(self, x: Tensor, state: LinearState) -> Tuple[Tensor, LinearState]:
-        """The next frames ``(B, n, D)`` of streams: what a causal pass gives for them."""
+        A normaliser without positions is one head more for each, without them.
+        """
         query, key, value = self.project(x)
-        with torch.autocast(x.device.type, enabled=False):
-            query, key = self.psi(widen(query)), self.psi(widen(key))
-            frame = state.frame + x.size(1)
-            if self.longest > 0:
-                self.check(frame)
-            frames = torch.arange(state.frame, frame, device=x.device)
-            lengths = torch.full((x.size(0),), frame, device=x.device)
-            factors = self.factors(frames, lengths, key.new_ones(1))
-            kernels = state.kernels + key.cumsum(dim=2)
-            norm = None
-            if not self.reweighted:
-                norm = (query * kernels).sum(dim=3, keepdim=True)
-            out, sums = attend_causally(
-                query, key, widen(value), factors, self.piece, state.sums, norm
-            )
-        state = LinearState(frame, sums, kernels[:, :, -1:])
-        return self.leave(out.to(x.dtype)), state
+        query, key, value = self.psi(widen(query)), self.psi(widen(key)), widen(value)
+        if self.longest > 0 and times.numel() > 0:
+            self.check(int(times.max()) + 1)
+        lengths = torch.ones(1, dtype=torch.int64, device=x.device)  # of no use here
+        factors = self.factors(times, lengths, torch.ones_like(key[:1, :1, :1, :1]))
+        queries: List[Tensor] = []
+        keys: List[Tensor] = []
+        for of_query, of_key in factors:
+            queries.append(query if of_query is None else query * of_query)
+            keys.append(key * of_key)
+        queries_, keys_ = torch.cat(queries, dim=3), torch.cat(keys, dim=3)
+        value = torch.cat((value, torch.ones_like(value[..., :1])), dim=3)
+        if not self.reweighted:
+            missing = queries_.size(3) - query.size(3)
+            queries_ = torch.cat((queries_, F.pad(query, (0, missing))), dim=1)
+            keys_ = torch.cat((keys_, F.pad(key, (0, missing))), dim=1)
+            value = torch.cat((value, value), dim=1)
+        return queries_, keys_, value
+
+    def scores(self, query: Tensor, key: Tensor, lead: int) -> Tensor:
+        """See `registry`."""
+        return exact_product(query, key.transpose(2, 3))
+
+    def weigh(self, scores: Tensor, bias: Tensor) -> Tensor:
+        """See `registry`; they do not add up to 1 before `finish`."""
+        return scores * (bias == 0).to(scores.dtype)
+
+    def mix(self, weights: Tensor, value: Tensor) -> Tensor:
+        """See `registry`."""
+        return exact_product(weights, value)
+
+    def finish(self, out: Tensor) -> Tensor:
+        """See `registry`."""
+        total, norm = out[:, : self.heads, :, :-1], out[:, -self.heads :, :, -1:]
+        return self.leave(divide(total, norm).to(self.out.weight.dtype))
+
+    def absorb(self, past: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """See `registry`: ``(B, H, d, d + 1)`` sums, to which keys and values are added."""
+        return past + exact_product(key.transpose(2, 3), value)
+
+    def recall(self, past: Tensor, query: Tensor) -> Tensor:
+        """See `registry`."""
+        return exact_product(query, past)
 
     def psi(self, x: Tensor) -> Tensor:
         """The kernel, at least 0 everywhere."""
@@ -193,7 +205,7 @@ class LinearAttention(Projections):
         None stands for a factor of 1.
 
         Args:
-          frames: ``(T',)`` numbers of the frames in their utterances, from 0.
+          frames: ``(B, T')`` or ``(1, T')`` numbers of the frames in their utterances, from 0.
           lengths: ``(B,)`` of the utterances.
         """
         raise NotImplementedError
@@ -202,3 +214,11 @@ class LinearAttention(Projections):
 def widen(x: Tensor) -> Tensor:
     """At least float32."""
     return x if x.dtype == torch.float64 else x.float()
+
+
+def exact_product(a: Tensor, b: Tensor) -> Tensor:
+    """A matrix product outside of autocast: sums over thousands of frames need float32."""
+    if torch.jit.is_scripting():
+        return torch.matmul(a, b)
+    with torch.autocast(a.device.type, enabled=False):
+        return torch.matmul(a, b)

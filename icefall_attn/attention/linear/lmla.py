@@ -97,7 +97,7 @@ class LearnableLinearAttention(LinearAttention):
         """R at ``frames``, ``(1 or B, 1 or H, T', D / H)``."""
         last = self.max_length - 1
         if self.beyond != "interpolate":
-            return self.table[:, frames.clamp(max=last)].unsqueeze(0)
+            return self.table[:, frames.clamp(max=last)].transpose(0, 1)
         # an utterance of more frames has the whole table stretched to its own length
         step = last / (lengths - 1).clamp(min=max(last, 1)).to(torch.float64)
         place = (frames * step.unsqueeze(1)).clamp(max=last)

@@ -55,7 +55,7 @@ class PeriodicAttention(LinearAttention):
 
     def angle(self, frames: Tensor, lengths: Tensor) -> Tensor:
         """``pi j / 2M``, ``(1 or B, 1, T', 1)`` float64."""
-        frames = frames.to(torch.float64)[None, None, :, None]
+        frames = frames.to(torch.float64)[:, None, :, None]
         if self.period > 0:
             return 0.5 * math.pi * frames / self.period
         length = lengths.clamp(min=1).to(torch.float64)[:, None, None, None]
