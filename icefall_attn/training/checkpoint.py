@@ -5,7 +5,7 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -59,23 +59,29 @@ def load_checkpoint(path: Path) -> Dict[str, Any]:
         raise Damaged(f"{path} is damaged or not a checkpoint: {reason}") from None
 
 
-def newest_checkpoint(directory: Path) -> Optional[Tuple[Path, Dict[str, Any]]]:
-    """The newest checkpoint from which a training can go on, and its values; None if there is none.
+def newest_checkpoint(directory: Path) -> Optional[Path]:
+    """The newest checkpoint from which a training can go on; None if there is none.
 
-    That is ``last.pt``, or what was written before it if it is damaged, which is logged.
+    That is ``last.pt``, or what was written before it if it is missing or damaged, which is logged.
 
     Raises:
       UserError: there are checkpoints, all of them damaged.
     """
-    if not (directory / LAST).is_file():
-        return None
-    others = [*directory.glob("checkpoint-*.pt"), *directory.glob("epoch-*.pt")]
-    others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    for path in [directory / LAST, *others]:
+    found = [*directory.glob("checkpoint-*.pt"), *directory.glob("epoch-*.pt")]
+    found.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    last = directory / LAST
+    if last.is_file():
+        found.insert(0, last)
+    elif found:
+        logging.warning("%s is missing; trying %s", last, found[0])
+    for path in found:
         try:
-            return path, load_checkpoint(path)
+            load_checkpoint(path)
+            return path
         except Damaged as error:
             logging.warning("%s; trying the one before it", error)
+    if not found:
+        return None
     raise UserError(
         f"all checkpoints in {directory} are damaged; train anew (train.sh --force true)"
     )

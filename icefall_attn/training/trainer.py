@@ -100,12 +100,13 @@ class Trainer:
         Raises:
           UserError: if that run was another one: other options, tokens or data.
         """
-        found = ckpt.newest_checkpoint(self.exp_dir)
-        if found is None:
+        path = ckpt.newest_checkpoint(self.exp_dir) if self.group.leads else None
+        path = self.group.told(path and str(path))
+        if path is None:
             if self.options.init_from:
                 self._start_from(self.options.init_from, self.options.init_avg)
             return
-        path, saved = found
+        saved = ckpt.load_checkpoint(Path(path))
         check_same_run(path, saved, self.config, self.fingerprint)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
@@ -222,7 +223,13 @@ class Trainer:
         self.optimizer.zero_grad()
         frames, dropped = 0, self.usable.total_dropped
         for batch in batches:
-            batch = self.usable(batch).to(self.device)
+            batch = self.usable(batch)
+            self.metrics.count(
+                audio=sum(batch.durations),
+                places=batch.features.size(0) * batch.features.size(1),
+                valid=int(batch.feature_lengths.sum()),
+            )
+            batch = batch.to(self.device)
             with self.precision.autocast():
                 terms = self.objective(batch, progress.step, share)
             if terms is None:
@@ -230,11 +237,6 @@ class Trainer:
             (terms.total * self.precision.scale).backward()
             frames += terms.frames
             self.metrics.add_losses(terms)
-            self.metrics.count(
-                audio=sum(batch.durations),
-                places=batch.features.size(0) * batch.features.size(1),
-                valid=int(batch.feature_lengths.sum()),
-            )
         dropped = self.usable.total_dropped - dropped
         frames, dropped, *votes = self._sums(
             [frames, dropped, *self.interruption.votes()]
