@@ -1,5 +1,6 @@
 """Errors that are the user's to mend, told in one line."""
 
+import errno
 import sys
 from typing import Callable, NoReturn
 
@@ -21,7 +22,9 @@ def run_main(main: Callable[[], object]) -> NoReturn:
     except OSError as error:
         # A full disk, a missing file, no permission: the system's words and the path say it.
         where = f": {error.filename}" if error.filename else ""
-        sys.exit(f"error: {error.strerror or error}{where}")
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        way_out = "; make room and run this again" if full else ""
+        sys.exit(f"error: {error.strerror or error}{where}{way_out}")
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(0)

@@ -19,6 +19,7 @@ import argparse
 import errno
 import logging
 import os
+import re
 import shutil
 import time
 from concurrent.futures import Executor
@@ -126,6 +127,12 @@ def parse_args() -> argparse.Namespace:
         help="utterances that are done or not done as a whole (default: 100)",
     )
     parser.add_argument(
+        "--share",
+        metavar="I/N",
+        help="compute the I-th of N shares of the chunks and nothing else, on one of several"
+        " machines; the program without it joins them",
+    )
+    parser.add_argument(
         "--overwrite", action="store_true", help="keep nothing that is there"
     )
     return parser.parse_args()
@@ -143,6 +150,12 @@ def check(args: argparse.Namespace) -> None:
     for speed in args.speeds:
         if not 0.5 <= speed <= 2.0 or speed == 1.0:
             raise UserError(f"--speeds has {speed}; use 0.5 to 2.0 without 1.0")
+    if args.share:
+        found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", args.share)
+        if not found or int(found[1]) > int(found[2]):
+            raise UserError(f"--share is {args.share!r}; give I/N with I from 1 to N")
+        if args.overwrite:
+            raise UserError("--share and --overwrite do not go together")
     if not 0.0 <= args.max_bad_share < 1.0:
         raise UserError(
             f"--max-bad-share is {args.max_bad_share}; use 0 or more and less than 1"
@@ -171,6 +184,9 @@ def prepare(part: str, args: argparse.Namespace, executor: Optional[Executor]) -
     remove_leftovers(args.output_dir)
 
     jobs = in_chunks(read_utterances(recordings, supervisions), args.chunk_size)
+    if args.share:
+        compute_share(part, jobs, plan, args, executor)
+        return
     results = progress_bar(
         map_in_order(partial(compute_chunk, plan), jobs, args.nj, executor),
         desc=part,
@@ -190,6 +206,21 @@ def prepare(part: str, args: argparse.Namespace, executor: Optional[Executor]) -
         lines = shuffled_lines(lines, count, args.output_dir)
     report(part, chunks, output, write_lines(lines, output), left_out.count)
     remove_others(plan.directory, chunks)
+
+
+def compute_share(
+    part: str,
+    jobs: Iterator[Tuple[int, List[Utterance]]],
+    plan: Plan,
+    args: argparse.Namespace,
+    executor: Optional[Executor],
+) -> None:
+    """Computes some of the chunks of a part; they are found when all are joined."""
+    number, count = map(int, args.share.split("/"))
+    own = (job for job in jobs if job[0] % count == number - 1)
+    start = time.perf_counter()
+    chunks = list(map_in_order(partial(compute_chunk, plan), own, args.nj, executor))
+    report_speed(part, chunks, time.perf_counter() - start, args.nj)
 
 
 def in_chunks(

@@ -13,7 +13,7 @@ from typing import List
 
 import numpy as np
 
-from icefall_attn.data.corpus import Corpus
+from icefall_attn.data.corpus import open_corpus
 from icefall_attn.data.features import FRAME_SHIFT
 from icefall_attn.data.tokenizer import UNK_ID, Tokenizer, load_tokenizer
 from icefall_attn.nn.lengths import subsampled
@@ -42,7 +42,7 @@ def describe(path: str, tokenizer: Tokenizer) -> List[str]:
     speakers: Counter = Counter()
     words: Counter = Counter()
     unknown = too_long = copies = 0
-    for cut in Corpus([path]):
+    for cut in open_corpus(path):
         supervision = cut.supervisions[0]
         text = supervision.text or ""
         tokens = tokenizer.encode(text)

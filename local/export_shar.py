@@ -22,7 +22,7 @@ import torch
 from lhotse.shar import SharWriter
 
 from icefall_attn.data.audio import use_libsndfile
-from icefall_attn.data.corpus import Corpus
+from icefall_attn.data.corpus import Corpus, open_corpus
 from icefall_attn.errors import UserError
 from icefall_attn.files import temporary_path
 from icefall_attn.program import run_program
@@ -71,7 +71,8 @@ def export_shar(
 def export(paths: List[str], directory: Path, storage: str, size: int, nj: int) -> int:
     """Writes all cuts of some files, shuffled; returns the number of shards."""
     (field,) = [field for field, names in STORAGE.items() if storage in names]
-    corpus = Corpus(paths, on_the_fly=field == "recording")
+    features = open_corpus(paths[0]).features
+    corpus = Corpus(paths, on_the_fly=field == "recording", features=features)
     corpus.check_names()
     order = np.random.default_rng(0).permutation(len(corpus))
     directory.mkdir(parents=True)

@@ -9,7 +9,8 @@
 The directory is searched for wav and flac files: MUSAN, or any other noises. Of RIRS_NOISES the
 real and the simulated responses are taken. Only the first channel is used. Noises are divided into
 windows of about 10 s; their features, which training needs unless data.on_the_fly is true, come to
-lie beside the cuts. Finished files are kept unless `--overwrite`.
+lie beside the cuts. Audio that cannot be read is left out and named, and an error if it is more than one
+file in a hundred. Finished files are kept unless `--overwrite`; a run that was killed begins its features anew.
 """
 
 import logging
@@ -27,12 +28,13 @@ from lhotse.recipes import download_musan, download_rir_noise, prepare_rir_noise
 from icefall_attn.data.audio import use_libsndfile
 from icefall_attn.data.download import downloading
 from icefall_attn.data.features import SAMPLE_RATE, feature_extractor
-from icefall_attn.data.manifests import write_manifest
+from icefall_attn.data.manifests import read_manifest, write_manifest
 from icefall_attn.errors import UserError
 from icefall_attn.program import run_program
 
 # Seconds, about.
 WINDOW = 10.0
+MAX_BAD_SHARE = 0.01
 DOWNLOADS = {
     "noise": ("musan", download_musan),
     "rir": ("RIRS_NOISES", download_rir_noise),
@@ -70,8 +72,10 @@ def prepare_noise(
     if not output.name.endswith(".jsonl.gz"):
         raise UserError(f"--output is {output}; its name should end in .jsonl.gz")
     if output.is_file() and not overwrite:
-        logging.info("%s is there, kept", output)
-        return
+        first = next(iter(read_manifest(output, lazy=True)))
+        if first.has_features or not features:
+            logging.info("%s is there, kept", output)
+            return
     if download:
         fetch(kind, corpus_dir)
     init_worker()
@@ -118,7 +122,7 @@ def read_cuts(kind: str, corpus_dir: Path) -> List[MonoCut]:
         parts = prepare_rir_noise(official, parts=("real_rir", "sim_rir")).values()
         recordings = [r for part in parts for r in part["recordings"]]
     else:
-        recordings = list(_scan(corpus_dir))
+        recordings = _scan(corpus_dir)
     if not recordings:
         raise UserError(f"{corpus_dir} has no wav or flac file")
     return list(_cut(recordings, WINDOW if kind == "noise" else float("inf")))
@@ -152,14 +156,22 @@ def store_features(cuts: List[MonoCut], directory: Path, nj: int) -> List[MonoCu
     return [by_id[cut.id] for cut in cuts]
 
 
-def _scan(directory: Path) -> Iterator[Recording]:
+def _scan(directory: Path) -> List[Recording]:
+    found, bad = [], []
     for path in sorted(directory.rglob("*")):
         if path.suffix.lower() in (".wav", ".flac"):
             try:
                 name = str(path.relative_to(directory))
-                yield Recording.from_file(path.resolve(), recording_id=name)
+                found.append(Recording.from_file(path.resolve(), recording_id=name))
             except Exception as error:
-                raise UserError(f"{path} cannot be read as audio: {error}")
+                bad.append(f"{path} cannot be read as audio: {error}")
+                logging.warning("left out: %s", bad[-1])
+    if len(bad) > MAX_BAD_SHARE * (len(found) + len(bad)):
+        raise UserError(
+            f"{bad[0]}; with it {len(bad)} of {len(found) + len(bad)} files, more than"
+            f" {MAX_BAD_SHARE:.0%}: remove them from {directory}"
+        )
+    return found
 
 
 def _cut(recordings: Iterable[Recording], window: float) -> Iterator[MonoCut]:

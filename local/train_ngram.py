@@ -5,8 +5,7 @@
     train_ngram.py --supervisions data/manifests/aishell_supervisions_train.jsonl.gz \\
         --unit char --output data/lm/3-gram.arpa
 
-Smoothing is interpolated modified Kneser-Ney; nothing is pruned. The text is read once and kept
-as numbers.
+Smoothing is interpolated modified Kneser-Ney. The text is read once and kept as numbers.
 """
 
 import logging
@@ -16,8 +15,9 @@ from pathlib import Path
 from typing import Iterator, List, Literal
 
 from icefall_attn.data.manifests import read_manifest, refuse_held_out
+from icefall_attn.data.sample import RandomSample
 from icefall_attn.errors import UserError
-from icefall_attn.ngram import count_ngrams, kneser_ney, write_arpa
+from icefall_attn.ngram import count_ngrams, kneser_ney, prune, write_arpa
 from icefall_attn.program import run_program
 
 
@@ -27,6 +27,8 @@ def train_ngram(
     text: List[Path] = [],
     order: int = 3,
     unit: Literal["word", "char"] = "word",
+    min_count: int = 1,
+    max_texts: int = 100_000,
 ) -> None:
     """Estimates a model and writes it.
 
@@ -36,6 +38,9 @@ def train_ngram(
       text: or texts, a sentence on each line.
       order: longest n-grams.
       unit: what white space separates, or characters (Chinese).
+      min_count: n-grams of two words or more that occur less often are left out.
+      max_texts: of more texts, a random choice of N is taken (1 GB of memory is enough for
+        100000).
 
     Raises:
       UserError: no text, both kinds of text, or text of a dev or test set.
@@ -49,9 +54,18 @@ def train_ngram(
         chain.from_iterable(map(manifest_texts, supervisions)),
         chain.from_iterable(map(file_texts, text)),
     )
+    for name, value in (("--min-count", min_count), ("--max-texts", max_texts)):
+        if value < 1:
+            raise UserError(f"{name} must be at least 1, not {value}")
+    sample: RandomSample[str] = RandomSample(max_texts)
+    for each in texts:
+        sample.add(each)
+    if sample.seen > max_texts:
+        logging.info("%d of %d texts are taken", max_texts, sample.seen)
     split = str.split if unit == "word" else characters
-    words, orders = count_ngrams(map(split, texts), order)
-    write_arpa(output, words, orders, kneser_ney(orders))
+    words, orders = count_ngrams(map(split, sample.items), order)
+    orders, estimates = prune(orders, kneser_ney(orders), min_count)
+    write_arpa(output, words, orders, estimates)
     counts = ", ".join(str(len(grams.word)) for grams in orders)
     logging.info("%s: n-grams of orders 1 to %d: %s", output, order, counts)
 

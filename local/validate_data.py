@@ -20,9 +20,8 @@ from typing import Dict, Iterable, Iterator, List, Set
 import torch
 from lhotse.cut import Cut
 
-from icefall_attn.data.corpus import Corpus
-from icefall_attn.data.features import FEATURE_DIMS, FRAME_SHIFT
-from icefall_attn.data.manifests import read_manifest
+from icefall_attn.data.corpus import Corpus, open_corpus
+from icefall_attn.data.features import FRAME_SHIFT
 from icefall_attn.data.sample import RandomSample
 from icefall_attn.data.tokenizer import UNK_ID, Tokenizer, load_tokenizer
 from icefall_attn.errors import UserError
@@ -79,7 +78,7 @@ def validate(path: str, tokenizer: Tokenizer, load: int = LOADED) -> None:
     Raises:
       UserError: that shows the first fault and says how many there are.
     """
-    corpus = _open(path)
+    corpus = open_corpus(path)
     faults = Faults()
     misfits: Dict[str, List[str]] = {}
     # 64 bits of each of a million names collide once in 30 million corpora.
@@ -107,15 +106,6 @@ def validate(path: str, tokenizer: Tokenizer, load: int = LOADED) -> None:
         "%s: %d utterances, sound; features of %d loaded",
         *(path, chosen.seen, len(chosen.items)),
     )
-
-
-def _open(path: str) -> Corpus:
-    """The corpus as a training would read it whose config fits the first cut."""
-    cut = next(iter(read_manifest(path, lazy=True)), None)
-    dims = {dim: kind for kind, dim in FEATURE_DIMS.items()}
-    stored = cut is not None and cut.has_features
-    kind = dims.get(cut.num_features, "fbank") if stored else "fbank"
-    return Corpus([path], on_the_fly=not stored, features=kind)
 
 
 def _find_faults(cut: Cut, corpus: Corpus) -> Iterator[str]:

@@ -25,6 +25,8 @@ from measuring import in_a_process, positive  # before torch
 
 import numpy as np
 
+from icefall_attn.environment import why_no_k2
+
 LOCAL = Path(__file__).resolve().parents[1] / "local"
 WORDS = 30_000
 WORDS_PER_SECOND = 2.7
@@ -54,6 +56,17 @@ def main() -> None:
         stages: Dict[str, Tuple[Any, ...]] = {
             "shuffle": (shuffle, cuts, args.cuts),
             "tokens": (program, "prepare_tokens.py", *tokens, *kind, *lang),
+            "n-grams": (
+                *(
+                    program,
+                    "train_ngram.py",
+                    *tokens,
+                    "--output",
+                    str(made / "lm.arpa"),
+                ),
+                *("--min-count", "2"),
+            ),
+            "graph": (program, "compile_lg.py", "--arpa", str(made / "lm.arpa"), *lang),
             "validate": (
                 program,
                 "validate_data.py",
@@ -66,6 +79,9 @@ def main() -> None:
             "statistics": (program, "describe_data.py", "--cuts", cuts, *lang),
             "first batch": (first_batch, cuts, str(made / "lang")),
         }
+        if why_no_k2():
+            print(f"without the graph, as {why_no_k2()}")
+            del stages["graph"]
         print(f"{args.cuts} cuts: seconds, those of a processor, per million cuts, MiB")
         for name, call in stages.items():
             seconds, busy, peak = in_a_process(measure, *call)

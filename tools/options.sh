@@ -3,8 +3,8 @@
 option_names=() extra=() extra_help=""
 declare -A option_type option_help option_default option_given
 
-# option NAME TYPE DEFAULT HELP. Types: string; integer; count (1 or more); bool; numbers (a list, may
-# be empty); path; file (must exist); program (a Python that runs, or ''); one:a|b|c; some:a|b|c (one
+# option NAME TYPE DEFAULT HELP. Types: string; integer; count (1 or more); counts (a list); bool; number (0 or
+# more); numbers (a list, may be empty); path; file (must exist; or '' if that is the default); program (a Python that runs, or ''); one:a|b|c; some:a|b|c (one
 # or more of them, in one argument).
 option() {
   option_names+=("$1")
@@ -64,15 +64,17 @@ exclusive() {
 }
 
 check_value() {
-  local wanted="" value=$2 word words number='[0-9]+([.][0-9]+)?' integer='(0|-?[1-9][0-9]{0,8})'
+  local wanted="" value=$2 word words number='[0-9]+([.][0-9]+)?' count='[1-9][0-9]{0,8}' integer='(0|-?[1-9][0-9]{0,8})'
   read -r -a words <<<"$value"
   case ${option_type[$1]} in
     integer) [[ $value =~ ^$integer$ ]] || wanted="a whole number" ;;
     count) [[ $value =~ ^$integer$ && $value -ge 1 ]] || wanted="a whole number of 1 or more" ;;
     bool) [[ $value =~ ^(true|false)$ ]] || wanted="true or false" ;;
+    number) [[ $value =~ ^$number$ ]] || wanted="a number of 0 or more" ;;
+    counts) [[ $value =~ ^$count( +$count)*$ ]] || wanted="whole numbers of 1 or more, with spaces between" ;;
     numbers) [[ $value =~ ^($number( +$number)*)?$ ]] || wanted="numbers with spaces between, or ''" ;;
     path) [ -n "$value" ] || wanted="a path" ;;
-    file) [ -f "$value" ] || wanted="a file that exists" ;;
+    file) [ -f "$value" ] || [ -z "$value${option_default[$1]}" ] || wanted="a file that exists" ;;
     program) [[ -z $value ]] || "$value" -c '' >/dev/null 2>&1 || wanted="a Python that runs" ;;
     one:*) [[ -n $value && "|${option_type[$1]#one:}|" == *"|$value|"* ]] ||
       wanted="one of ${option_type[$1]#one:}" ;;

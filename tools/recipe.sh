@@ -230,11 +230,16 @@ in_group() {
   set +m
   trap 'stopped=143; stop_group "$child"' TERM HUP
   trap 'stopped=130; stop_group "$child"' INT
+  trap 'kill -USR1 -- "-$child" 2>/dev/null || true' USR1 # "end soon": the training knows how
   set +e
   wait "$child" 2>/dev/null # bash would tell of a kill in its own words
   group_code=$?
+  while [ -z "$stopped" ] && kill -0 "$child" 2>/dev/null; do # a signal has ended the wait, not the child
+    wait "$child" 2>/dev/null
+    group_code=$?
+  done
   set -e
-  trap - TERM HUP INT
+  trap - TERM HUP INT USR1
   group_code=${stopped:-$group_code}
 }
 

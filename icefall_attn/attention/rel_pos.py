@@ -168,6 +168,8 @@ class RelPosAttention(nn.Module):
     def _scores(
         self, content: Tensor, placed: Tensor, key: Tensor, position: Tensor
     ) -> Tensor:
+        # autocast's: its sums with the biases, which are float32, would be float32
+        content, placed = content.to(key.dtype), placed.to(key.dtype)
         return RelPosScores.apply(content, placed, key, position)
 
 

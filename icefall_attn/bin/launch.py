@@ -21,6 +21,7 @@ from typing import IO, Any, Dict, List, NamedTuple, Optional
 from icefall_attn.environment import usable_cores
 from icefall_attn.errors import LOST, RESUMABLE
 
+LAUNCHED = [sys.executable, "-m", "icefall_attn.bin.launch"]  # this program
 GRACE = 10.0  # seconds for the others to end after one has failed
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 

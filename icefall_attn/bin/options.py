@@ -31,10 +31,10 @@ def experiment_parser(
     )
     parser.add_argument(
         "--by",
-        choices=["valid-loss", "epoch"],
+        choices=["valid-loss", "epoch", "running-mean"],
         default=SUPPRESS,
-        help="average those with the lowest validation loss, or the last ones"
-        " (default: valid-loss)",
+        help="average those with the lowest validation loss, the last ones, or all steps of the"
+        " last ones (default: valid-loss)",
     )
     parser.add_argument(
         "--checkpoint",

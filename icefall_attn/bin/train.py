@@ -4,6 +4,7 @@
 """
 
 import logging
+import os
 import sys
 from contextlib import nullcontext
 from datetime import datetime
@@ -50,7 +51,10 @@ def main(args: Optional[List[str]] = None) -> None:
                 train(config, tokenizer, group)
             except Interrupted as interrupted:
                 logging.info("%s; the same command goes on from there", interrupted)
-                sys.exit(interrupted.code)
+                logging.shutdown()
+                # At once: on Python's own way out the next signal would kill it, and the first of
+                # several processes to end may be why others are sent one.
+                os._exit(interrupted.code)
             except PeerLost as lost:
                 logging.info("another process of this training has ended: %s", lost)
                 sys.exit(LOST)

@@ -12,8 +12,14 @@ from torch import Tensor
 from icefall_attn.data.acoustics import Distortion
 from icefall_attn.data.audio import use_libsndfile
 from icefall_attn.data.batch import Batch
-from icefall_attn.data.features import SAMPLE_RATE, compute_features, feature_dim
+from icefall_attn.data.features import (
+    FEATURE_DIMS,
+    SAMPLE_RATE,
+    compute_features,
+    feature_dim,
+)
 from icefall_attn.data.index import IndexedCuts, Joined
+from icefall_attn.data.manifests import read_manifest
 from icefall_attn.data.shar import SharCuts
 from icefall_attn.data.tokenizer import Tokenizer
 from icefall_attn.errors import UserError
@@ -173,6 +179,15 @@ class Corpus:
         if self.shards is None:
             # A user wants to hear of missing data now, not from a worker process.
             self.check(*self.read([0]))
+
+
+def open_corpus(path: str) -> Corpus:
+    """One file of cuts as a training would read it whose config fits its first cut."""
+    cut = next(iter(read_manifest(path, lazy=True)), None)
+    stored = cut is not None and cut.has_features
+    dims = {dim: kind for kind, dim in FEATURE_DIMS.items()}
+    kind = dims.get(cut.num_features, "fbank") if stored else "fbank"
+    return Corpus([path], on_the_fly=not stored, features=kind)
 
 
 def shards_of(directories: Sequence[SharCuts]) -> np.ndarray:

@@ -50,7 +50,14 @@ def look_at(
         found = executor.map(lambda one: (one, _look_at(one)), listed)
         for one, recording in progress_bar(found, desc="files"):
             if one.id in good:
-                bad.append((one.id, f"listed twice, the second time as {one.audio}"))
+                first = good[one.id][1].text
+                said = f"{first!r} and then {one.text!r}" if one.text != first else ""
+                bad.append(
+                    (
+                        one.id,
+                        f"listed twice{said and ': '}{said or f', again as {one.audio}'}",
+                    )
+                )
             elif isinstance(recording, str):
                 bad.append((one.id, recording))
             else:

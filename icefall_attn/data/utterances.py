@@ -161,6 +161,10 @@ def _unreadable(path: object, error: Exception) -> str:
     reason = (str(error).strip() or repr(error)).splitlines()[0]
     if isinstance(path, str) and not Path(path).exists():
         reason = "no such file"
+    if isinstance(
+        error, TypeError
+    ):  # lhotse's, where libsndfile cannot tell the length
+        reason = "it is damaged or ends too early"
     return f"it cannot be read from {path}: {reason}"
 
 

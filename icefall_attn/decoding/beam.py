@@ -8,8 +8,9 @@ from torch import Tensor
 from icefall_attn.decoding.beam_state import Beam
 from icefall_attn.decoding.config import SearchConfig
 from icefall_attn.decoding.frames import active_counts, by_falling_length
-from icefall_attn.decoding.histories import Histories, start_predictor
+from icefall_attn.decoding.histories import Histories
 from icefall_attn.decoding.results import Hypothesis, rank
+from icefall_attn.decoding.streams import Stream, join_predictors, start_streams
 
 
 class Scorer(Protocol):
@@ -50,25 +51,58 @@ def modified_beam_search(
       ``config.length_norm``, by log-probability over (number of tokens + 1). Frames of
       tokens are those of the more probable of two merged ways.
     """
-    device = encoder_out.device
-    order, encoder_out, lengths = by_falling_length(encoder_out, lengths)
-    projected = model.joiner.project_encoder(encoder_out)
-    beam = Beam(len(order), config.beam_size, model.blank_id, device)
-    rows = len(order) * config.beam_size
-    blank = torch.full((rows,), model.blank_id, dtype=torch.int64, device=device)
-    predictor = start_predictor(model, rows, device)
-    histories = [predictor] + [
-        Histories.start(s.step, blank, s.init_state(rows, device)) for s in scorers
-    ]
+    streams = start_streams(model, len(lengths), encoder_out.device)
+    streams = advance_beams(model, streams, encoder_out, lengths, config, scorers)
+    return [rank(stream.scored(), config) for stream in streams]
 
-    for t, active in enumerate(active_counts(lengths)):
+
+def advance_beams(
+    model,
+    streams: Sequence[Stream],
+    encoder_out: Tensor,
+    lengths: Tensor,
+    config: SearchConfig,
+    scorers: Sequence[Scorer] = (),
+) -> List[Stream]:
+    """Reads the next frames of streams: in whatever pieces they come, the result is the same.
+
+    Args:
+      streams: B of them, see `start_streams`.
+      encoder_out: (B, n, D) the next frames of each.
+      lengths: (B,) how many of them there are; 0 leaves a stream as it is.
+      scorers: only where the streams begin here.
+    """
+    device, size = encoder_out.device, config.beam_size
+    order, encoder_out, lengths = by_falling_length(encoder_out, lengths)
+    ordered = [streams[i] for i in order.tolist()]
+    projected = model.joiner.project_encoder(encoder_out)
+    beam = Beam(ordered, size, model.blank_id, device)
+    predictor = join_predictors(model, ordered, size)
+    blank = torch.full((len(ordered) * size,), model.blank_id, device=device)
+    histories = [predictor] + [
+        Histories.start(s.step, blank, s.init_state(len(blank), device))
+        for s in scorers
+    ]
+    ended: List[Tuple[Tensor, List[Tensor]]] = (
+        []
+    )  # the predictor's rows, last streams first
+
+    counts = [*active_counts(lengths), 0]
+    for t, active in enumerate(counts):
         if active < beam.batch:
-            # The shorter utterances are last: they end here.
-            left = torch.arange(active * beam.size, device=device)
+            # The shorter ones are last: they end here.
+            for row in range(beam.batch - 1, active - 1, -1):
+                slots = slice(row * size, (row + 1) * size)
+                ended.append(
+                    (predictor.output[slots], [part[slots] for part in predictor.state])
+                )
+            left = torch.arange(active * size, device=device)
             for history in histories:
                 history.select(left)
             beam.shrink(active)
-        grid = (active, beam.size, -1)
+        if active == 0:
+            break
+        grid = (active, size, -1)
         logits = model.joiner(
             projected[:active, t].unsqueeze(1), predictor.output.view(grid)
         )
@@ -83,7 +117,17 @@ def modified_beam_search(
             if grown.numel() > 0:
                 history.advance(grown, tokens)
 
-    results: List[List[Hypothesis]] = [[] for _ in range(len(order))]
-    for utterance, hypotheses in zip(order.tolist(), beam.finish()):
-        results[utterance] = rank(hypotheses, config)
+    results = list(streams)
+    for index, length, beams, (output, state) in zip(
+        order.tolist(), lengths.tolist(), beam.finish(), reversed(ended)
+    ):
+        alive = len(beams.hypotheses)
+        results[index] = Stream(
+            hypotheses=beams.hypotheses,
+            output=output[:alive],
+            state=[part[:alive] for part in state],
+            scores=beams.scores,
+            offset=beams.offset,
+            frames=streams[index].frames + length,
+        )
     return results

@@ -1,48 +1,77 @@
 """The hypotheses of a beam as tensors: candidates merged, cut and traced back."""
 
-from typing import Dict, List, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from icefall_attn.decoding.results import Hypothesis
+from icefall_attn.decoding.streams import Stream
+
+
+class Beams(NamedTuple):
+    """What is alive of one utterance; see `Stream`."""
+
+    hypotheses: List[Hypothesis]
+    scores: Tensor
+    offset: Tensor
 
 
 class Beam:
     """N hypotheses of each of B utterances; row ``b * N + n`` is slot n of utterance b.
 
     A label sequence has a node number, one per sequence and utterance, so that equal
-    sequences are recognised by comparing numbers. Labels and frames are not stored with
+    sequences are recognised by comparing numbers. New labels and frames are not stored with
     the hypotheses but read back at the end from what each frame chose.
 
     Args:
-      batch: B, utterances by falling length.
+      streams: B of them, by the falling number of frames that will be read.
       size: N.
       blank: id of blank.
       device: where the scores live.
     """
 
-    def __init__(self, batch: int, size: int, blank: int, device) -> None:
-        self.batch = batch
+    def __init__(
+        self, streams: Sequence[Stream], size: int, blank: int, device
+    ) -> None:
+        self.batch = len(streams)
         self.size = size
         self.blank = blank
         self.device = device
-        # One empty hypothesis to begin with; a dead slot has score -inf and node -1.
-        # Scores are relative to `_offset`, so that float32 keeps its digits over long speech.
-        self._scores = torch.full((batch, size), -torch.inf, device=device)
-        self._scores[:, 0] = 0.0
-        self._offset = torch.zeros(batch, 1, dtype=torch.float64, device=device)
-        ids = torch.full((batch, size), -1, dtype=torch.int64, device=device)
-        self._nodes = ids.clone()
-        self._nodes[:, 0] = torch.arange(batch, device=device)
-        self._parents = ids.clone()  # node of the sequence without its last label
-        self._last = torch.full_like(ids, blank)  # last label
+        self._streams = streams
+        # A dead slot has score -inf and node -1. Scores are relative to `_offset`, so that float32
+        # keeps its digits over long speech.
+        dead = torch.full((size,), -torch.inf, device=device)
+        self._scores = torch.stack(
+            [torch.cat([s.scores, dead[len(s.scores) :]]) for s in streams]
+        )
+        self._offset = torch.stack([s.offset for s in streams]).unsqueeze(1)
         self._children: Dict[Tuple[int, int], int] = {}
-        self._next_node = batch
+        self._next_node = self.batch
+        places = [
+            [self._place(b, hypothesis.tokens) for hypothesis in stream.hypotheses]
+            + [(-1, -1, blank)] * (size - len(stream.hypotheses))
+            for b, stream in enumerate(streams)
+        ]
+        ids = torch.tensor(places, dtype=torch.int64, device=device)
+        # Numbers of the sequences, of these without their last labels, and the last labels.
+        self._nodes, self._parents, self._last = ids.unbind(2)
         # Per frame (slot before, token or blank), each (B_t, N), of the more probable way.
         self._history: List[Tuple[Tensor, Tensor]] = []
-        self._finished: List[Tensor] = []  # final scores, last utterances first
+        self._finished: List[Tuple[Tensor, Tensor]] = []  # last utterances first
+
+    def _place(self, root: int, tokens: Sequence[int]) -> Tuple[int, int, int]:
+        """Node, parent and last label of a sequence of utterance ``root``."""
+        node, parent, last = root, -1, self.blank
+        for last in tokens:
+            parent, node = node, self._child(node, last)
+        return node, parent, last
+
+    def _child(self, parent: int, token: int) -> int:
+        node = self._children.setdefault((parent, token), self._next_node)
+        self._next_node += node == self._next_node
+        return node
 
     def advance(self, log_probs: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         """Reads one frame.
@@ -85,26 +114,35 @@ class Beam:
 
     def shrink(self, batch: int) -> None:
         """Ends the utterances at positions ``batch`` and up."""
-        self._finished.append((self._scores.double() + self._offset)[batch:].flip(0))
+        ended = (self._scores[batch:].flip(0), self._offset[batch:].flip(0))
+        self._finished.append(ended)
         self.batch = batch
         for name in ("_scores", "_offset", "_nodes", "_parents", "_last"):
             setattr(self, name, getattr(self, name)[:batch])
 
-    def finish(self) -> List[List[Hypothesis]]:
-        """Ends all utterances; returns their live hypotheses, in no promised order."""
+    def finish(self) -> List[Beams]:
+        """Ends all utterances; returns their live hypotheses, the most probable first."""
         self.shrink(0)
-        scores = torch.cat(self._finished).flip(0).tolist()
-        labels = self._trace(len(scores))
+        scores = torch.cat([scores for scores, _ in self._finished]).flip(0)
+        offsets = torch.cat([offset for _, offset in self._finished]).flip(0)
+        labels, slots = self._trace(len(scores))
         beams = []
-        for b, row in enumerate(scores):
-            beam = []
-            for n, score in enumerate(row):
-                if score > -torch.inf:
-                    frames = np.flatnonzero(labels[:, b, n] != self.blank)
-                    tokens = labels[frames, b, n].tolist()
-                    beam.append(Hypothesis(tokens, frames.tolist(), score))
+        for b, alive in enumerate((scores > -torch.inf).sum(dim=1).tolist()):
+            begun, before = self._streams[b].hypotheses, self._streams[b].frames
+            found = []
+            for n in range(alive):
+                old = begun[slots[b, n]]
+                frames = np.flatnonzero(labels[:, b, n] != self.blank)
+                tokens = old.tokens + labels[frames, b, n].tolist()
+                found.append(
+                    Hypothesis(tokens, old.frames + (frames + before).tolist())
+                )
             # Nothing is alive only if the model's output was not a number.
-            beams.append(beam or [Hypothesis(score=-torch.inf)])
+            beams.append(
+                Beams(
+                    found or [Hypothesis()], scores[b, : max(alive, 1)], offsets[b, 0]
+                )
+            )
         return beams
 
     def _merge(self, ways: Tensor) -> Tensor:
@@ -143,31 +181,30 @@ class Beam:
     def _name(self, rows: Tensor, tokens: Tensor) -> None:
         """Gives the sequences in ``rows`` (M,) that grew by ``tokens`` (M,) their nodes."""
         parents = self._parents.reshape(-1)[rows].tolist()
-        names = []
-        for key in zip(parents, tokens.tolist()):
-            name = self._children.setdefault(key, self._next_node)
-            self._next_node += name == self._next_node
-            names.append(name)
+        names = [self._child(*key) for key in zip(parents, tokens.tolist())]
         names = torch.tensor(names, dtype=torch.int64, device=self.device)
         self._nodes.view(-1)[rows] = names
 
-    def _trace(self, batch: int) -> np.ndarray:
-        """Labels (T', B, N), blank where a frame emitted none or lies past the end."""
+    def _trace(self, batch: int) -> Tuple[np.ndarray, np.ndarray]:
+        """Labels (T', B, N), blank where a frame emitted none or lies past the end.
+
+        And (B, N), the slots in which they began.
+        """
         labels = np.full((len(self._history), batch, self.size), self.blank)
+        slots = np.tile(np.arange(self.size), (batch, 1))
         if not self._history:
-            return labels
+            return labels, slots
         # One transfer from the device for all frames.
         before = torch.cat([b for b, _ in self._history]).cpu().numpy()
         tokens = torch.cat([t for _, t in self._history]).cpu().numpy()
         end = len(before)
-        slots = np.tile(np.arange(self.size), (batch, 1))
         for t in range(len(self._history) - 1, -1, -1):
             active = len(self._history[t][0])
             frame = slice(end - active, end)
             labels[t, :active] = np.take_along_axis(tokens[frame], slots[:active], 1)
             slots[:active] = np.take_along_axis(before[frame], slots[:active], 1)
             end -= active
-        return labels
+        return labels, slots
 
 
 def _top(values: Tensor, count: int) -> Tuple[Tensor, Tensor]:

@@ -1,14 +1,14 @@
 """Greedy search: the best symbol, frame by frame."""
 
-from typing import List
+from typing import List, Sequence
 
 import torch
 from torch import Tensor
 
 from icefall_attn.decoding.config import SearchConfig
 from icefall_attn.decoding.frames import active_counts, by_falling_length
-from icefall_attn.decoding.histories import start_predictor
 from icefall_attn.decoding.results import Hypothesis
+from icefall_attn.decoding.streams import Stream, join_predictors, start_streams
 
 
 def greedy_search(
@@ -27,32 +27,57 @@ def greedy_search(
       made. A frame that ends by its quota adds no blank, so that with a quota of 1 the
       score is that of modified_beam_search with one hypothesis.
     """
+    streams = start_streams(model, len(lengths), encoder_out.device)
+    streams = advance_greedily(model, streams, encoder_out, lengths, config)
+    return [stream.scored() for stream in streams]
+
+
+def advance_greedily(
+    model,
+    streams: Sequence[Stream],
+    encoder_out: Tensor,
+    lengths: Tensor,
+    config: SearchConfig,
+) -> List[Stream]:
+    """Reads the next frames of streams: in whatever pieces they come, the result is the same.
+
+    Args:
+      streams: B of them, see `start_streams`.
+      encoder_out: (B, n, D) the next frames of each.
+      lengths: (B,) how many of them there are; 0 leaves a stream as it is.
+    """
     device = encoder_out.device
     order, encoder_out, lengths = by_falling_length(encoder_out, lengths)
-    batch = len(order)
+    ordered = [streams[i] for i in order.tolist()]
     projected = model.joiner.project_encoder(encoder_out)
-    predictor = start_predictor(model, batch, device)
-    scores = torch.zeros(batch, dtype=torch.float64, device=device)
-    hypotheses = [Hypothesis() for _ in range(batch)]
+    predictor = join_predictors(model, ordered, 1)
+    scores = torch.stack([stream.offset for stream in ordered])
+    tokens = [list(stream.hypotheses[0].tokens) for stream in ordered]
+    frames = [list(stream.hypotheses[0].frames) for stream in ordered]
 
     for t, active in enumerate(active_counts(lengths)):
         rows = torch.arange(active, device=device)
         for _ in range(config.max_symbols_per_frame):
             logits = model.joiner(projected[rows, t], predictor.output[rows])
-            log_probs, tokens = logits.float().log_softmax(dim=-1).max(dim=-1)
+            log_probs, symbols = logits.float().log_softmax(dim=-1).max(dim=-1)
             scores[rows] += log_probs.double()
-            emitted = tokens != model.blank_id
-            rows, tokens = rows[emitted], tokens[emitted]
+            emitted = symbols != model.blank_id
+            rows, symbols = rows[emitted], symbols[emitted]
             if rows.numel() == 0:
                 break
-            predictor.advance(rows, tokens)
-            for row, token in zip(rows.tolist(), tokens.tolist()):
-                hypotheses[row].tokens.append(token)
-                hypotheses[row].frames.append(t)
+            predictor.advance(rows, symbols)
+            for row, symbol in zip(rows.tolist(), symbols.tolist()):
+                tokens[row].append(symbol)
+                frames[row].append(ordered[row].frames + t)
 
-    for hypothesis, score in zip(hypotheses, scores.tolist()):
-        hypothesis.score = score
-    results: List[List[Hypothesis]] = [[] for _ in range(batch)]
-    for position, utterance in enumerate(order.tolist()):
-        results[utterance] = [hypotheses[position]]
+    results = list(streams)
+    for row, (index, length) in enumerate(zip(order.tolist(), lengths.tolist())):
+        results[index] = Stream(
+            hypotheses=[Hypothesis(tokens[row], frames[row])],
+            output=predictor.output[row : row + 1],
+            state=[part[row : row + 1] for part in predictor.state],
+            scores=ordered[row].scores,
+            offset=scores[row],
+            frames=ordered[row].frames + length,
+        )
     return results

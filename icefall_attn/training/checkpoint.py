@@ -5,7 +5,7 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from icefall_attn.data.tokenizer import Tokenizer, load_tokenizer
 from icefall_attn.errors import UserError
 from icefall_attn.files import atomic_write, temporary_path
+from icefall_attn.training.running_mean import mean_between
 
 
 class Damaged(UserError):
@@ -22,6 +23,7 @@ class Damaged(UserError):
 BEST = "best-valid-loss.pt"
 LAST = "last.pt"
 VALID_LOSSES = "valid-losses.jsonl"
+CHOICES = ("valid-loss", "epoch", "running-mean")  # ways to average epochs
 
 
 def save_checkpoint(path: Path, values: Dict[str, Any]) -> None:
@@ -57,23 +59,29 @@ def load_checkpoint(path: Path) -> Dict[str, Any]:
         raise Damaged(f"{path} is damaged or not a checkpoint: {reason}") from None
 
 
-def newest_checkpoint(directory: Path) -> Optional[Tuple[Path, Dict[str, Any]]]:
-    """The newest checkpoint from which a training can go on, and its values; None if there is none.
+def newest_checkpoint(directory: Path) -> Optional[Path]:
+    """The newest checkpoint from which a training can go on; None if there is none.
 
-    That is ``last.pt``, or what was written before it if it is damaged, which is logged.
+    That is ``last.pt``, or what was written before it if it is missing or damaged, which is logged.
 
     Raises:
       UserError: there are checkpoints, all of them damaged.
     """
-    if not (directory / LAST).is_file():
-        return None
-    others = [*directory.glob("checkpoint-*.pt"), *directory.glob("epoch-*.pt")]
-    others.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    for path in [directory / LAST, *others]:
+    found = [*directory.glob("checkpoint-*.pt"), *directory.glob("epoch-*.pt")]
+    found.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    last = directory / LAST
+    if last.is_file():
+        found.insert(0, last)
+    elif found:
+        logging.warning("%s is missing; trying %s", last, found[0])
+    for path in found:
         try:
-            return path, load_checkpoint(path)
+            load_checkpoint(path)
+            return path
         except Damaged as error:
             logging.warning("%s; trying the one before it", error)
+    if not found:
+        return None
     raise UserError(
         f"all checkpoints in {directory} are damaged; train anew (train.sh --force true)"
     )
@@ -131,7 +139,8 @@ def load_experiment(
     Args:
       exp_dir: the directory of a training run.
       avg: epochs to average.
-      by: ``valid-loss`` averages those of the lowest valid loss, ``epoch`` the last ones.
+      by: ``valid-loss`` averages those of the lowest valid loss, ``epoch`` the last ones, and
+        ``running-mean`` takes the mean over all steps of the last ones (`RunningMean`).
       checkpoint: a file in ``exp_dir`` (such as ``last.pt``) to take instead of epochs.
 
     Returns:
@@ -159,24 +168,55 @@ def load_experiment(
             f"with {config.model.vocab_size}; they do not belong together"
         )
     model = Transducer(config.model)
-    model.load_state_dict(average([values["model"] for values in loaded]))
+    combine = running_mean if by == "running-mean" and not checkpoint else average_all
+    model.load_state_dict(combine(loaded))
     return Experiment(model.eval(), tokenizer, config, name)
+
+
+def average_all(loaded: List[Dict[str, Any]]) -> Dict[str, Tensor]:
+    """The `average` of checkpoints' models."""
+    return average([values["model"] for values in loaded])
+
+
+def running_mean(loaded: List[Dict[str, Any]]) -> Dict[str, Tensor]:
+    """The mean over the steps between two checkpoints, or from the first step to a single one.
+
+    Raises:
+      UserError: the training kept no running mean, or took no sample between.
+    """
+    first, last = loaded[0] if len(loaded) == 2 else None, loaded[-1]
+    try:
+        means = mean_between(first and first["running_mean"], last["running_mean"])
+    except ValueError:
+        every = last["config"]["train"]["average_every"]
+        raise UserError(
+            f"the training took no sample of its weights there (train.average_every={every}); average"
+            " over more epochs, or choose another --by"
+        ) from None
+    state = last["model"]
+    return {
+        name: means.get(name, value).to(value.dtype) for name, value in state.items()
+    }
 
 
 def _choose(directory: Path, avg: int, by: str) -> tuple:
     if avg < 1:
         raise UserError(f"avg must be at least 1, not {avg}")
-    if by not in ("valid-loss", "epoch"):
-        raise UserError(f"by must be 'valid-loss' or 'epoch', not {by!r}")
+    if by not in CHOICES:
+        raise UserError(f"by must be one of {', '.join(CHOICES)}, not {by!r}")
     losses = read_valid_losses(directory)
     if len(losses) < avg:
         raise UserError(
             f"{directory} has {len(losses)} epochs, too few to average {avg}; "
             "train longer or ask for less"
         )
-    if by == "epoch":
+    last = max(losses)
+    if by == "running-mean":
+        chosen = [epoch for epoch in (last - avg, last) if epoch > 0]
+        name = f"epoch-{last}_running-mean-{avg}"
+    elif by == "epoch":
         chosen = sorted(losses)[-avg:]
-        name = f"epoch-{chosen[-1]}_avg-{avg}"
+        name = f"epoch-{last}_avg-{avg}"
     else:
         chosen = sorted(sorted(losses, key=lambda epoch: losses[epoch])[:avg])
         name = f"best_avg-{avg}"

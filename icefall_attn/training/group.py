@@ -54,6 +54,10 @@ class Group:
         self._talk(lambda: dist.all_gather_object(values, value))
         return values
 
+    def told(self, value: Any) -> Any:
+        """The first process's value, a plain one."""
+        return self.gather(value)[0]
+
     def take_over(self, tensors: List[Tensor]) -> None:
         """Puts those of the first process in the tensors' places."""
         for tensor in tensors:
@@ -94,6 +98,8 @@ def joined_group(device: torch.device) -> Iterator[Group]:
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         if size > 1:
             backend = "nccl" if device.type == "cuda" else "gloo"
+            if device.type == "cuda":
+                torch.cuda.set_device(device)  # where plain values are gathered, too
             dist.init_process_group(
                 backend, rank=rank, world_size=size, timeout=TIMEOUT
             )

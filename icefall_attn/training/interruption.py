@@ -38,7 +38,10 @@ class Interruption:
             self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(self, *details: Any) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        # One process may be told to end because another has: it is about to.
+        if isinstance(error, Interrupted):
+            return
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

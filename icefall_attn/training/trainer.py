@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import math
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -30,12 +31,14 @@ from icefall_attn.training.metrics import Metrics
 from icefall_attn.training.monitor import Monitor
 from icefall_attn.training.objective import Objective
 from icefall_attn.training.pictures import draw
+from icefall_attn.training.precision import Precision
 from icefall_attn.training.progress import Progress
 from icefall_attn.training.random_state import (
     get_random_state,
     seed_everything,
     set_random_state,
 )
+from icefall_attn.training.running_mean import RunningMean
 from icefall_attn.training.same_run import check_same_run, fingerprint
 from icefall_attn.training.schedule import FlatOptimizer
 from icefall_attn.training.usable import UtteranceFilter
@@ -69,6 +72,7 @@ class Trainer:
         if config.spec_augment.enabled:
             self.model.spec_augment = SpecAugment(config.spec_augment)
         self.optimizer = FlatOptimizer(self.model, config.optim)
+        self.precision = Precision(config.train.precision, self.device)
         if group.rank > 0:  # the same weights as the others, but dropout of its own
             seed_everything(config.train.seed + 7919 * group.rank)
         self.usable = UtteranceFilter()
@@ -81,6 +85,7 @@ class Trainer:
         self.metrics = Metrics()
         self.interruption = Interruption()
         self.writer = CheckpointWriter()
+        self.mean = RunningMean(self.model, config.train.average_every)
         self.skipped_in_a_row = 0
         self.fingerprint = fingerprint(config, tokenizer, self.lexicon)
         if group.leads:
@@ -95,15 +100,18 @@ class Trainer:
         Raises:
           UserError: if that run was another one: other options, tokens or data.
         """
-        found = ckpt.newest_checkpoint(self.exp_dir)
-        if found is None:
+        path = ckpt.newest_checkpoint(self.exp_dir) if self.group.leads else None
+        path = self.group.told(path and str(path))
+        if path is None:
             if self.options.init_from:
                 self._start_from(self.options.init_from, self.options.init_avg)
             return
-        path, saved = found
+        saved = ckpt.load_checkpoint(Path(path))
         check_same_run(path, saved, self.config, self.fingerprint)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
+        self.precision.load_state_dict(saved["precision"])
+        self.mean.load_state_dict(saved["running_mean"])
         self.progress = Progress(**saved["progress"])
         logging.info(
             "resuming from %s: epoch %d, %d of its batches done, step %d",
@@ -196,6 +204,7 @@ class Trainer:
                 self._save_step(essential=bool(interrupted))
             if interrupted:
                 self.writer.wait()
+                self.group.gather(None)  # nobody leaves before all is written
                 raise interrupted
             begin = time.monotonic()
         progress.end_of_epoch()
@@ -214,18 +223,20 @@ class Trainer:
         self.optimizer.zero_grad()
         frames, dropped = 0, self.usable.total_dropped
         for batch in batches:
-            batch = self.usable(batch).to(self.device)
-            terms = self.objective(batch, progress.step, share)
-            if terms is None:
-                continue
-            terms.total.backward()
-            frames += terms.frames
-            self.metrics.add_losses(terms)
+            batch = self.usable(batch)
             self.metrics.count(
                 audio=sum(batch.durations),
                 places=batch.features.size(0) * batch.features.size(1),
                 valid=int(batch.feature_lengths.sum()),
             )
+            batch = batch.to(self.device)
+            with self.precision.autocast():
+                terms = self.objective(batch, progress.step, share)
+            if terms is None:
+                continue
+            (terms.total * self.precision.scale).backward()
+            frames += terms.frames
+            self.metrics.add_losses(terms)
         dropped = self.usable.total_dropped - dropped
         frames, dropped, *votes = self._sums(
             [frames, dropped, *self.interruption.votes()]
@@ -233,9 +244,10 @@ class Trainer:
         progress.step += 1
         progress.dropped += int(dropped)
         if frames > 0:
-            self.optimizer.scale_grad(1.0 / frames)
+            self.optimizer.scale_grad(1.0 / (frames * self.precision.scale))
             if not self._update():
                 dump(self.exp_dir, progress.step, self.group.rank, batches)
+        self.mean.after_step(progress.step)
         return votes
 
     def _sums(self, counts: List[float]) -> List[float]:
@@ -258,12 +270,19 @@ class Trainer:
         return told.tolist()
 
     def _update(self) -> bool:
-        """One step of the optimiser; False if it was skipped, as the gradient is not finite.
+        """One step of the optimiser; False if it was skipped for a gradient that is not finite.
 
         All processes have the same gradient and do the same.
         """
         norm = float(self.optimizer.grad_norm())
-        if norm == norm and norm != float("inf"):
+        finite = math.isfinite(norm)
+        if self.precision.after_step(finite):
+            logging.info(
+                "step %d skipped: float16 overflows; the loss is scaled by %g from here on",
+                *(self.progress.step, self.precision.scale),
+            )
+            return True
+        if finite:
             self.skipped_in_a_row = 0
             self.metrics.count(grad_norm=norm)
             self.optimizer.step(self._rate(), norm)
@@ -347,6 +366,8 @@ class Trainer:
         values = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "precision": self.precision.state_dict(),
+            "running_mean": self.mean.state_dict(),
             "progress": asdict(self.progress),
             "random": random,
             "config": to_dict(self.config),

@@ -170,7 +170,9 @@ class Transducer(nn.Module):
         outputs, lengths, distance = self.encoder.layers(
             x, feature_lengths, [tap] if tap else []
         )
-        predicted = self.predictor(labels)
+        # small, and not every device has an LSTM of half precision
+        with torch.autocast(labels.device.type, enabled=False):
+            predicted = self.predictor(labels)
         simple, pruned = pruned_transducer_loss(
             simple_encoder=self.simple_encoder(outputs[-1]),
             simple_predictor=self.simple_predictor(predicted),

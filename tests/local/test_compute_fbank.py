@@ -466,3 +466,29 @@ def test_a_full_disk_loses_nothing(tmp_path, storage, nj):
             cut.features.storage_path = str(output / stored)
             assert len(cut.load_features()) == round(100 * cut.duration)
     assert not (output / "toy_cuts_many.jsonl.gz").exists()
+
+
+def test_shares_of_the_work(compute, computed, tmp_path):
+    """Each share computes chunks of its own; the run that joins them computes none."""
+    options = ("--parts", "train", "test", "--chunk-size", 2, "--nj", 1)
+    compute(tmp_path / "whole", *options)
+    expected = sorted(computed)
+    computed.clear()
+    for share in ("2/3", "1/3", "3/3"):
+        compute(tmp_path / "shares", *options, "--share", share)
+    assert sorted(computed) == expected and len(expected) == len(set(expected))
+    assert not (tmp_path / "shares/toy_cuts_train.jsonl.gz").exists()
+    computed.clear()
+    compute(tmp_path / "shares", *options)
+    assert computed == []
+    one, other = (
+        load_manifest(tmp_path / name / "toy_cuts_train.jsonl.gz")
+        for name in ("whole", "shares")
+    )
+    for name, values in features(one).items():
+        assert np.array_equal(values, features(other)[name])
+    for share in ("0/3", "4/3", "2", "a/b"):
+        with pytest.raises(UserError, match="--share is"):
+            compute(tmp_path / "shares", *options, "--share", share)
+    with pytest.raises(UserError, match="do not go together"):
+        compute(tmp_path / "shares", *options, "--share", "1/3", "--overwrite")

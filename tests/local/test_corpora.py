@@ -5,6 +5,7 @@ import pytest
 import soundfile
 from download_librispeech import is_there
 from lhotse import load_manifest
+import prepare_aishell as prepare_aishell_module
 from prepare_aishell import prepare_aishell
 from prepare_librispeech import check_whole, grouped, prepare_librispeech
 
@@ -90,13 +91,30 @@ def test_a_part_that_is_not_there_is_named(librispeech, tmp_path):
         prepare_librispeech(librispeech, tmp_path / "out", ["train-other-500"])
 
 
-def test_a_whole_test_set_has_its_words():
-    supervision = load_text("A " * 52575)
-    rest = load_text("")
-    check_whole("test-clean", [supervision] * 10)  # a piece
-    with pytest.raises(UserError, match="has 52575 words, not 52576"):
-        check_whole("test-clean", [supervision] + [rest] * 2619)
-    check_whole("test-clean", [load_text("A " * 52576)] + [rest] * 2619)
+# Utterances and words or characters of the whole sets, as published.
+WHOLE = {
+    "test-clean": (2620, 52576, "A ", "words"),
+    "test-other": (2939, 52343, "A ", "words"),
+    "AISHELL": (7176, 104765, "甚 ", "characters"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_whole_test_set_has_its_words(name):
+    count, size, word, unit = WHOLE[name]
+    rest = [load_text("")] * (count - 1)
+
+    def check(utterances):
+        if name == "AISHELL":
+            prepare_aishell_module.check_whole(utterances)
+        else:
+            check_whole(name, utterances)
+
+    check([load_text(word)] * 10)  # a piece
+    check([load_text(word * size)] + rest)
+    for wrong in (size - 1, size + 1):
+        with pytest.raises(UserError, match=f"has {wrong} {unit}, not {size}"):
+            check([load_text(word * wrong)] + rest)
 
 
 def load_text(text):
@@ -168,6 +186,21 @@ def test_bad_audio_is_left_out_and_named(aishell, tmp_path):
     assert len(read(out, "aishell", "train")) == 2
     report = (out / "aishell_left-out_train.txt").read_text()
     assert report.count("cannot be read as audio") == 3
+
+
+def test_double_and_empty_transcripts_of_aishell(aishell, tmp_path):
+    """The first of two is taken and the second named; an empty one is left to the features stage."""
+    transcript = aishell / "transcript/aishell_transcript_v0.8.txt"
+    with open(transcript, "a", encoding="utf-8") as file:
+        file.write("BAC009S0002W0120 完全 不同\nBAC009S0002W0125 \n")
+    speak(aishell / "wav/train/S0002/BAC009S0002W0125.wav")
+    out = tmp_path / "manifests"
+    prepare_aishell(aishell, out, max_bad_share=0.5)
+    texts = {s.id: s.text for s in read(out, "aishell", "train")}
+    assert texts["BAC009S0002W0120"] == "甚至 出现 B 交易"
+    assert texts["BAC009S0002W0125"] == ""
+    report = (out / "aishell_left-out_train.txt").read_text(encoding="utf-8")
+    assert "listed twice: '甚至 出现 B 交易' and then '完全 不同'" in report
 
 
 def test_looking_at_audio(tmp_path):

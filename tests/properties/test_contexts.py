@@ -61,6 +61,25 @@ def test_half_precision_stays_finite(kind, context):
     torch.testing.assert_close(stepped, out, rtol=0.2, atol=0.2)
 
 
+@every_context
+@every_kind
+@pytest.mark.skipif(
+    torch.__version__.startswith("1."),
+    reason="torch 1.13 has no layer norm under autocast on a CPU",
+)
+def test_autocast_is_near(kind, context):
+    encoder = make_encoder(kind, context, dtype=torch.float32)
+    x, lengths = torch.randn(2, 60, 8), torch.tensor([60, 31])
+    exact, _ = encoder(x, lengths)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out, _, distance = encoder.train().layers(x, lengths, [])
+        total = out[-1].float().pow(2).sum()
+        total = total if distance is None else total + distance.sum()
+        out, _ = encoder.eval()(x, lengths)
+    assert all(torch.isfinite(g).all() for g in gradients(encoder, total))
+    assert (out.float() - exact).norm() < 0.2 * exact.norm()
+
+
 @pytest.mark.parametrize("how", ["script", "trace"])
 @pytest.mark.parametrize("kind", ["full", "rel_pos", "cosformer", "lmla"])
 @pytest.mark.parametrize("context", ["causal", "rsa-back", "chunk", "csa", "dcn"])

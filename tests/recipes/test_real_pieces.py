@@ -59,8 +59,27 @@ def aishell(real_data, tmp_path):
     return tmp_path
 
 
+@pytest.mark.parametrize("option", ["--storage none", "--features fbank_pitch"])
+def test_other_features(aishell, run, checkout, option):
+    """From preparation to training, as the README says."""
+    again = ("--force", "true", *option.split())
+    prepared = run("aishell", "prepare.sh", "--dl-dir", aishell, "--speeds", "", *again)
+    assert prepared.returncode == 0, prepared.stdout + prepared.stderr
+    train = {
+        "--storage none": ["--data.on_the_fly=true", "--data.cache=false"],
+        "--features fbank_pitch": [
+            "--data.features=fbank_pitch",
+            "--model.encoder.feature_dim=83",
+        ],
+    }[option]
+    how = ("--config", "conf/tiny.yaml", "--exp-dir", f"exp-{option.split()[1]}")
+    trained = run("aishell", "train.sh", *how, "--", *SMALL, *train)
+    assert trained.returncode == 0, trained.stdout + trained.stderr
+
+
 def test_aishell(aishell, run, checkout):
-    prepared = run("aishell", "prepare.sh", "--dl-dir", aishell, "--speeds", "")
+    force = ("--force", "true")
+    prepared = run("aishell", "prepare.sh", "--dl-dir", aishell, "--speeds", "", *force)
     assert prepared.returncode == 0, prepared.stdout + prepared.stderr
     tokens = (checkout / "egs/aishell/ASR/data/lang_char/tokens.txt").read_text(
         encoding="utf-8"

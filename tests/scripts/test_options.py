@@ -66,10 +66,10 @@ class TestEveryScript:
 
 
 OPTIONS = {
-    "prepare": "nj features storage speeds",
-    "train": "config exp-dir world-size",
+    "prepare": "nj share",
+    "train": "config exp-dir world-size launcher cluster dry-run",
     "decode": "exp-dir sets methods graph avg by checkpoint",
-    "run": "nj config exp-dir avg methods world-size",
+    "run": "nj config exp-dir avg methods world-size launcher cluster dry-run",
     "compare": "list names seeds max-steps config exp-dir results avg methods dry-run",
 }
 TOKENS = "token-kind vocab-size"
@@ -88,7 +88,7 @@ def test_help_lists_all_options_of_a_script(script: Path) -> None:
     handed_on, alone = MORE[script.parts[-3]]
     own = OPTIONS[script.stem]
     if script.stem in ("prepare", "run"):
-        own += f" {handed_on}"
+        own += f" {handed_on} features storage speeds max-bad-share"
     if script.stem == "prepare":
         own += f" {alone}"
     wanted = {f"--{name}" for name in f"stage stop-stage force python {own}".split()}

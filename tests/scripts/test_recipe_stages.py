@@ -80,48 +80,75 @@ CORPORA = {
     "librispeech": (
         ["--parts", "train-clean-5 dev-clean-2 test-clean", "--vocab-sizes", "30 60"],
         ["train", "dev", "test-clean"],
-        "lang_bpe_30",
+        ["lang_bpe_30", "lang_bpe_60"],
     ),
-    "aishell": ([], ["train", "dev", "test"], "lang_char"),
+    "aishell": ([], ["train", "dev", "test"], ["lang_char"]),
 }
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_preparation_of_a_large_corpus(tmp_path: Path, corpus: str) -> None:
     """All stages; noise and rooms only if they are wanted, n-grams of a file in place of our own."""
-    options, sets, lang_dir = CORPORA[corpus]
+    options, sets, lang_dirs = CORPORA[corpus]
     recipe = Recipe(tmp_path, corpus)
-    done = recipe.run("prepare.sh", *options)
+    done = recipe.run("prepare.sh", *options, "--max-bad-share", "0.2")
     assert done.returncode == 0, done.stderr
     called = recipe.called()
-    programs = [call.split()[0] for call in called]
-    tokens = ["prepare_tokens.py"] * (2 if corpus == "librispeech" else 1)
-    graph = [] if why_no_k2() else ["compile_lg.py"]  # left out, and that is said
-    assert ("graph: left out, as k2" in done.stdout) == bool(why_no_k2())
-    assert programs == [
+    each = len(lang_dirs)
+    graphs = 0 if why_no_k2() else each  # left out, and that is said
+    assert ("left out, as k2" in done.stdout) == bool(why_no_k2())
+    assert [call.split()[0] for call in called] == [
         f"download_{corpus}.py",
         f"prepare_{corpus}.py",
         "compute_fbank.py",
-        *tokens,
+        *["prepare_tokens.py"] * each,
         "train_ngram.py",
-        *graph,
-        "validate_data.py",
+        *["compile_lg.py"] * graphs,
+        *["validate_data.py"] * each,
         "describe_data.py",
     ]
     assert f"--parts {' '.join(sets)} --perturb train" in called[2]
-    for call in called[-2 - len(graph) :]:
-        assert f"--lang-dir data/{lang_dir}" in call
+    assert all("--max-bad-share 0.2" in call for call in called[1:3])
     cuts = " ".join(f"data/fbank/{corpus}_cuts_{part}.jsonl.gz" for part in sets)
-    assert f"--cuts {cuts} " in called[-1]
-    more = ["--musan", "true", "--rirs", "true", "--arpa", "own.arpa.gz"]
+    for name in ("compile_lg", "validate_data"):
+        made = [c for c in called if c.startswith(name)]
+        for call, lang_dir in zip(made, lang_dirs):
+            assert f"--lang-dir data/{lang_dir}" in call
+    assert f"--cuts {cuts} --lang-dir data/{lang_dirs[0]}" in called[-1]
+
+    arpa = tmp_path / "own.arpa.gz"
+    arpa.write_text("a model")
+    more = ["--musan", "true", "--rirs", "true", "--arpa", str(arpa)]
+    more += ["--max-bad-share", "0.2"]
     done = recipe.run("prepare.sh", *options, *more)
     assert done.returncode == 0, done.stderr
-    called = [call for call in recipe.called() if "describe" not in call]
-    noise, rooms, *graph, _ = called
+    noise, rooms, *called = recipe.called()
     assert "prepare_noise.py --kind noise --corpus-dir download/musan" in noise
     assert "prepare_noise.py --kind rir --corpus-dir download/RIRS_NOISES" in rooms
-    if not why_no_k2():
-        assert "compile_lg.py --arpa own.arpa.gz" in graph[0]
+    compiled = [call for call in called if call.startswith("compile_lg")]
+    assert len(compiled) == graphs
+    assert all(f"compile_lg.py --arpa {arpa}" in call for call in compiled)
+    # Another model of the same name is noticed; a missing one is refused at once.
+    arpa.write_text("another model")
+    recipe.run("prepare.sh", *options, *more)
+    compiled = [c for c in recipe.called() if c.startswith("compile_lg")]
+    assert len(compiled) == graphs
+    done = recipe.run("prepare.sh", *options, "--arpa", "nowhere.arpa")
+    assert done.returncode == 2 and "--arpa must be a file that exists" in done.stderr
+    assert recipe.called() == []
+
+
+def test_a_run_hands_its_options_on(tmp_path: Path) -> None:
+    """Only those that are given: prepare.sh has the same defaults, or its recipe's own."""
+    recipe = Recipe(tmp_path, "aishell")
+    given = ["--features", "fbank_pitch", "--storage", "none", "--speeds", "0.5"]
+    recipe.run("run.sh", "--stop-stage", "1", *given, "--subset-hours", "3")
+    called = recipe.called()
+    assert "--subset-hours 3 --max-bad-share 0.01" in called[1]
+    wanted = "--perturb train --speeds 0.5"
+    assert wanted in called[2] and "--features fbank_pitch --storage none" in called[2]
+    recipe.run("run.sh", "--stop-stage", "1", "--force", "true")
+    assert "--speeds 0.9 1.1" in recipe.called()[2]
 
 
 @pytest.fixture(params=["an4", "digits"])

@@ -85,7 +85,9 @@ def test_choice_of_epochs(tmp_path):
     assert ckpt._choose(tmp_path, 2, "valid-loss")[1] == "best_avg-2"
     with pytest.raises(UserError, match="4 epochs, too few to average 5"):
         ckpt._choose(tmp_path, 5, "epoch")
-    with pytest.raises(UserError, match="not 'wer'"):
+    with pytest.raises(
+        UserError, match="one of valid-loss, epoch, running-mean, not 'wer'"
+    ):
         ckpt._choose(tmp_path, 1, "wer")
 
 

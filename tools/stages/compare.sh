@@ -34,7 +34,7 @@ for name in "${chosen[@]}"; do
   [ -n "${options_of[$name]:-}" ] || stop 2 "--names: $list has no variant '$name', only ${all[*]}"
 done
 cuts=()
-for set in $sets; do cuts+=("$set=data/fbank/${corpus}_cuts_$set.jsonl.gz"); done
+for set in $(prepared $sets); do cuts+=("$set=data/fbank/${corpus}_cuts_$set.jsonl.gz"); done
 
 number=0
 each_stage() { # each_stage NAME COMMAND...

@@ -1,18 +1,8 @@
 # Sourced by a recipe's decode.sh, which sets corpus, the prefix of its files of cuts; sets, what to decode; and, if
-# they are not 5, word and data/lang/LG.pt, average, the number of checkpoints, unit, what errors are counted in, and
-# graph, for the searches with LG.
+# they are not 5 and word, average, the number of checkpoints, and unit, what errors are counted in.
 . "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
 
 . "$tools/stages/searches.sh"
-
-prepared() { # prepared SET...: those that prepare.sh has prepared; all if it has not been run
-  local set found=()
-  for set in "$@"; do
-    [ ! -e "data/fbank/${corpus}_cuts_$set.jsonl.gz" ] || found+=("$set")
-  done
-  [ ${#found[@]} -gt 0 ] || found=("$@")
-  echo "${found[*]}"
-}
 
 word_searches="fast_beam_search_LG fast_beam_search_nbest_LG"
 every="$searches fast_beam_search_nbest $word_searches"
@@ -20,9 +10,9 @@ common_options $(wc -w <<<"$every")
 option exp-dir path exp "the experiment"
 option sets "some:train|${sets// /|}" "$(prepared $sets)" "sets to decode"
 option methods "some:${every// /|}" "$searches" "searches, in the order of the stages"
-option graph path "${graph:-data/lang/LG.pt}" "graph of words for the searches with LG"
+option graph file "" "graph of words for the searches with LG, instead of that of the experiment's tokens"
 option avg count "${average:-5}" "number of checkpoints to average"
-option by one:valid-loss\|epoch valid-loss "which ones: the best on the dev set, or the last"
+option by one:valid-loss\|epoch\|running-mean valid-loss "which ones: the best on the dev set, the last, or all steps of the last"
 option checkpoint string "" "one file of the experiment, such as last.pt, instead of an average"
 pass_on "options of icefall-attn-decode"
 parse_options "$@"
@@ -45,6 +35,7 @@ for method in $methods; do
   # Each search stands on the model and, if it is one of words, the graph, not on the search before it.
   words=()
   if [[ " $word_searches " == *" $method "* ]]; then
+    [ -n "$graph" ] || [ ! -e "$exp_dir/config.yaml" ] || graph=$(dirname "$(inventory_of "$exp_dir/config.yaml")")/LG.pt
     [ -e "$graph" ] || stop 1 "$graph is missing; local/compile_lg.py makes it of an n-gram model, or give --graph"
     words=(--search.graph "$graph")
   fi

@@ -9,6 +9,7 @@
 #   lm_stage 6; graph_stage 7 data/lm/3-gram.arpa # for the searches with LG
 #   musan_stage 6; rir_stage 7   # noise and rooms, from or into $dl_dir, an option of the recipe
 . "$(dirname "${BASH_SOURCE[0]}")/../recipe.sh"
+. "$tools/stages/features.sh"
 
 shared=../../../local # programs that several recipes use
 work_dir=data
@@ -18,9 +19,8 @@ preparation_options() {
   common_options "$1"
   option nj count "$(usable_cores)" "parallel jobs"
   . local/options.sh
-  option features one:fbank\|fbank_pitch fbank "what speech becomes; train with the same data.features"
-  option storage one:lilcom\|numpy\|none lilcom "of features; none: train with data.on_the_fly=true"
-  option speeds numbers "$2" "speeds at which the training speech is used once more"
+  feature_options "$2"
+  option share string "" "compute this share of the features and nothing else, such as 2/8; the stage without it joins them"
 }
 
 token_options() {
@@ -30,15 +30,26 @@ token_options() {
 
 parse_preparation() {
   parse_options "$@"
+  [[ $share =~ ^([1-9][0-9]*/[1-9][0-9]*)?$ ]] || stop 2 "--share must be such as 2/8, not '$share'"
+  [ -z "$share" ] || [ "$force" = false ] || stop 2 "--share and --force true do not go together: shares overwrite nothing"
   perturb=() overwrite=()
   [ -z "$speeds" ] || perturb=(--perturb train --speeds $speeds)
   [ "$force" = false ] || overwrite=(--overwrite)
 }
 
 features_stage() {
-  run_stage "$1" features python "$shared/compute_fbank.py" --manifest-dir data/manifests --prefix "$corpus" \
-    --parts $sets "${perturb[@]}" --output-dir data/fbank --nj "$nj" \
-    --features "$features" --storage "$storage" "${overwrite[@]}"
+  local program=(
+    python "$shared/compute_fbank.py" --manifest-dir data/manifests --prefix "$corpus"
+    --parts $sets "${perturb[@]}" --output-dir data/fbank --nj "$nj" --features "$features" --storage "$storage"
+    --max-bad-share "$max_bad_share"
+  )
+  if [ -z "$share" ]; then
+    run_stage "$1" features "${program[@]}" "${overwrite[@]}"
+  elif ((stage <= $1 && stop_stage >= $1)); then
+    use_environment
+    execute "prepare $1 features $share" "$work_dir/log/prepare-features-${share%/*}.log" "" "${program[@]}" --share "$share"
+    exit
+  fi
 }
 
 # inventory NUMBER NAME LANG_DIR OPTIONS...: tokens of some kind, from the training text
@@ -59,21 +70,26 @@ lm_stage() { # lm_stage NUMBER [OPTION...]
 }
 
 # Without k2 there is no graph; all but the searches with LG do without it.
-graph_stage() { # graph_stage NUMBER ARPA
-  local reason=""
-  if ((stage <= $1 && stop_stage >= $1)) && [ ! -e "$work_dir/.done/prepare-graph" ]; then
+graph_stage() { # graph_stage NUMBER ARPA [LANG_DIR]: a graph for each inventory of tokens
+  local reason="" lang=${3:-$lang_dir} name
+  name=graph${3:+-${3##*_}}
+  if ((stage <= $1 && stop_stage >= $1)) && [ ! -e "$work_dir/.done/prepare-$name" ]; then
     use_environment
     reason=$(why_no_k2)
   fi
   if [ -n "$reason" ]; then
-    echo "prepare $1 graph: left out, as $reason"
+    echo "prepare $1 $name: left out, as $reason"
     return 0
   fi
-  run_stage "$1" graph python "$shared/compile_lg.py" --arpa "$2" --lang-dir "$lang_dir"
+  # another file of the same name is another model
+  [ ! -e "$2" ] || inputs="$2 $(stat -L -c '%s bytes, %y' "$2")"$'\n'
+  run_stage "$1" "$name" python "$shared/compile_lg.py" --arpa "$2" --lang-dir "$lang"
+  inputs=""
 }
 
-validate_stage() {
-  run_stage "$1" validate python "$shared/validate_data.py" --cuts $(cuts_of $sets) --lang-dir "$lang_dir"
+validate_stage() { # validate_stage NUMBER [LANG_DIR]
+  run_stage "$1" "validate${2:+-${2##*_}}" python "$shared/validate_data.py" --cuts $(cuts_of $sets) \
+    --lang-dir "${2:-$lang_dir}"
 }
 
 statistics_stage() {

@@ -13,13 +13,12 @@ if [ -z "$parts" ]; then
 fi
 sets="train dev"
 for part in $parts; do [[ $part != test-* ]] || sets+=" $part"; done
-[ -n "$vocab_sizes" ] || stop 2 "--vocab-sizes: give at least one number of word pieces"
 lang_dir=data/lang_bpe_${vocab_sizes%% *}
 
 run_stage 1 download python local/download_librispeech.py --dl-dir "$dl_dir" --parts $parts
 
 run_stage 2 manifests python local/prepare_librispeech.py --corpus-dir "$dl_dir" --output-dir data/manifests \
-  --parts $parts --subset-hours "$subset_hours" --nj "$nj"
+  --parts $parts --subset-hours "$subset_hours" --max-bad-share "$max_bad_share" --nj "$nj"
 
 features_stage 3
 
@@ -29,7 +28,11 @@ done
 
 [ "$musan" = false ] || musan_stage 5
 [ "$rirs" = false ] || rir_stage 6
-[ -n "$arpa" ] || lm_stage 7
-graph_stage 8 "${arpa:-data/lm/3-gram.arpa}"
-validate_stage 9
+[ -n "$arpa" ] || lm_stage 7 --min-count 2
+for size in $vocab_sizes; do
+  graph_stage 8 "${arpa:-data/lm/3-gram.arpa}" "data/lang_bpe_$size"
+done
+for size in $vocab_sizes; do
+  validate_stage 9 "data/lang_bpe_$size"
+done
 statistics_stage 10

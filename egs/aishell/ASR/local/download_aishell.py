@@ -35,13 +35,22 @@ def download(dl_dir: Path) -> None:
 
 
 def is_there(dl_dir: Path) -> bool:
-    """Whether the corpus is unpacked: an archive beside it must have been unpacked to the end."""
+    """Whether the corpus is unpacked: archives beside it must have been unpacked to the end."""
     try:
         corpus = find_corpus(dl_dir)
     except UserError:
         return False
-    by_us = (dl_dir / "data_aishell.tgz").exists()
-    return not by_us or (corpus / ".completed").exists()
+    archives = {
+        "data_aishell": corpus,
+        "resource_aishell": corpus.parent / "resource_aishell",
+    }
+    return all(
+        (directory / ".completed").exists()
+        for name, directory in archives.items()
+        if any(
+            (place / f"{name}.tgz").exists() for place in (dl_dir, dl_dir / "aishell")
+        )
+    )
 
 
 if __name__ == "__main__":

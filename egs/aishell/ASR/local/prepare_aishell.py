@@ -14,7 +14,7 @@ becomes `aishell.dic`.
 import logging
 import unicodedata
 from pathlib import Path
-from typing import Dict, Iterator, Sequence
+from typing import Dict, Iterator, List, Sequence
 
 from icefall_attn.data.listing import (
     Listed,
@@ -85,29 +85,29 @@ def find_corpus(directory: Path) -> Path:
     )
 
 
-def read_transcripts(path: Path) -> Dict[str, str]:
-    """Text by utterance: words of hanzi; Latin letters, some of which are of full width, in capitals."""
-    texts: Dict[str, str] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        name, _, text = line.strip().partition(" ")
-        if not text:
-            raise UserError(
-                f"{path}, line {number}: expected 'UTTERANCE WORDS', found {line!r}"
-            )
-        texts[name] = unicodedata.normalize("NFKC", " ".join(text.split())).upper()
+def read_transcripts(path: Path) -> Dict[str, List[str]]:
+    """Texts by utterance: words of hanzi; Latin letters, some of which are of full width, in capitals.
+
+    An utterance should have one, which may be empty: whoever uses it finds out.
+    """
+    texts: Dict[str, List[str]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name, *words = line.split()
+        text = unicodedata.normalize("NFKC", " ".join(words)).upper()
+        texts.setdefault(name, []).append(text)
     return texts
 
 
-def read_part(corpus_dir: Path, part: str, texts: Dict[str, str]) -> Iterator[Listed]:
-    """The files of one part that have a transcript, by speaker."""
+def read_part(
+    corpus_dir: Path, part: str, texts: Dict[str, List[str]]
+) -> Iterator[Listed]:
+    """The files of one part that have a transcript, by speaker; once for each transcript."""
     silent = 0
     files = sorted((corpus_dir / "wav" / part).glob("*/*.wav"))
     for audio in files:
-        if audio.stem in texts:
-            speaker = audio.parent.name
-            yield Listed(audio.stem, audio, texts[audio.stem], speaker, "Chinese")
-        else:
-            silent += 1
+        for text in texts.get(audio.stem, []):
+            yield Listed(audio.stem, audio, text, audio.parent.name, "Chinese")
+        silent += audio.stem not in texts
     if silent:
         logging.info("%s: %d of %d files have no transcript", part, silent, len(files))
 

@@ -30,6 +30,8 @@ def download(dl_dir: Path, parts: List[str]) -> None:
       UserError: if it cannot be fetched.
     """
     check_parts(parts)
+    if dl_dir.name == "LibriSpeech" and not (dl_dir / "LibriSpeech").exists():
+        dl_dir = dl_dir.absolute().parent  # the directory itself was named
     for part in parts:
         if is_there(dl_dir, part):
             logging.info("%s is there", part)

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# What a job of --launcher slurm runs: job.sh RESTARTS COMMAND...
+# SLURM's notice that the time is over or the node is wanted (USR1, TERM) is handed on. A command that then ends
+# with 75 can be gone on with, and the job is put into the queue again; so it is, RESTARTS times, after a crash.
+set -uo pipefail
+restarts=$1
+shift
+count=${SLURM_RESTART_COUNT:-0}
+echo "# command: ${*@Q}"
+echo "# started: $(date '+%F %T') on $(hostname), job $SLURM_JOB_ID of nodes ${SLURM_JOB_NODELIST:-?}, restart $count"
+
+"$@" &
+child=$!
+trap 'kill -USR1 "$child" 2>/dev/null' USR1
+trap 'kill -TERM "$child" 2>/dev/null' TERM
+wait "$child"
+code=$?
+while kill -0 "$child" 2>/dev/null; do # a signal has ended the wait, not the command
+  wait "$child"
+  code=$?
+done
+
+# again REASON: the queue gives the job another turn, with the same number.
+again() {
+  echo "# ended: $(date '+%F %T'), exit code $code; $1"
+  scontrol requeue "$SLURM_JOB_ID" && sleep 60 # until SLURM ends it
+  exit "$code"
+}
+
+case $code in
+  75) again "to be gone on with" ;;
+  129 | 13[0-9] | 14[0-9] | 76) # a signal: a node in trouble, memory, a process that was lost
+    [ "$count" -ge "$restarts" ] || again "crashed, restart $((count + 1)) of $restarts" ;;
+esac
+echo "# ended: $(date '+%F %T'), exit code $code"
+exit "$code"
