@@ -63,6 +63,12 @@ def ready(window: Window, arrived: Tensor) -> Tensor:
     return chunks.clamp(min=0) * window.chunk
 
 
+def by_order(window: Window) -> bool:
+    """Whether the keys of a query are all, or all up to some frames after it: the running sums of linear
+    attention need no mask then."""
+    return window.chunk == 1 and unlimited(window.back)
+
+
 def look_back_window(look_back: int) -> int:
     """The option ``look_back`` as a number of frames."""
     return look_back if look_back > 0 else UNLIMITED

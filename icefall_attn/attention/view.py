@@ -9,6 +9,7 @@ from icefall_attn.attention.contexts import (
     AttentionContext,
     ContextConfig,
     Window,
+    by_order,
     unlimited,
 )
 from icefall_attn.attention.masking import visible_bias
@@ -19,7 +20,7 @@ class View(nn.Module):
 
     Args:
       config: the context.
-      scores_keys: whether the mechanism reads a bias in the contexts ``full`` and ``causal`` too.
+      scores_keys: whether the mechanism reads a bias where keys go `by_order`, too.
     """
 
     def __init__(self, config: ContextConfig, scores_keys: bool):
@@ -37,10 +38,8 @@ class View(nn.Module):
     ) -> AttentionContext:
         """What the blocks are told; ``valid`` as `enter` gave it."""
         window = self.window()
-        all_before = window.chunk == 1 and window.ahead == 0
-        by_itself = unlimited(window.ahead) or all_before
         bias: Optional[Tensor] = None
-        if self.scores_keys or not (unlimited(window.back) and by_itself):
+        if self.scores_keys or not by_order(window):
             bias = visible_bias(valid, dtype, window)
         return AttentionContext(valid, bias, shared, window)
 

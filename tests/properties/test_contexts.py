@@ -4,12 +4,12 @@ import pytest
 import torch
 from encoder.small import CONTEXTS, STREAMABLE, make_encoder
 
-pytestmark = [
-    pytest.mark.parametrize("kind", STREAMABLE),
-    pytest.mark.parametrize("context", list(CONTEXTS)),
-]
+every_kind = pytest.mark.parametrize("kind", STREAMABLE)
+every_context = pytest.mark.parametrize("context", list(CONTEXTS))
 
 
+@every_context
+@every_kind
 @pytest.mark.parametrize("norm", ["layer", "batch"])
 def test_padding_changes_nothing(kind, context, norm):
     """Values and gradients, whatever padding holds; the order of the batch neither."""
@@ -34,6 +34,8 @@ def test_padding_changes_nothing(kind, context, norm):
     torch.testing.assert_close(again, out[order])
 
 
+@every_context
+@every_kind
 def test_tiny_lengths_stay_finite(kind, context):
     encoder = make_encoder(kind, context, conv_norm="batch").train()
     x = torch.randn(4, 30, 8, dtype=torch.float64)
@@ -45,6 +47,8 @@ def test_tiny_lengths_stay_finite(kind, context):
         assert all(torch.isfinite(g).all() for g in gradients(encoder, total))
 
 
+@every_context
+@every_kind
 def test_half_precision_stays_finite(kind, context):
     encoder = make_encoder(kind, context).to(torch.bfloat16)
     x = torch.randn(2, 60, 8).to(torch.bfloat16)
@@ -55,6 +59,22 @@ def test_half_precision_stays_finite(kind, context):
         x, torch.tensor([60, 0]), state, torch.tensor([True, True])
     )
     torch.testing.assert_close(stepped, out, rtol=0.2, atol=0.2)
+
+
+@pytest.mark.parametrize("how", ["script", "trace"])
+@pytest.mark.parametrize("kind", ["full", "rel_pos", "cosformer", "lmla"])
+@pytest.mark.parametrize("context", ["causal", "rsa-back", "chunk", "csa", "dcn"])
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_scripted_and_traced_encoders_agree(kind, context, how):
+    """On other sizes than they were traced with."""
+    encoder = make_encoder(kind, context, layers=1)
+    x, lengths = torch.randn(3, 70, 8, dtype=torch.float64), torch.tensor([20, 70, 41])
+    if how == "script":
+        module = torch.jit.script(encoder)
+    else:
+        example = torch.randn(2, 50, 8, dtype=torch.float64), torch.tensor([50, 30])
+        module = torch.jit.trace(encoder, example, check_trace=False)
+    torch.testing.assert_close(module(x, lengths), encoder(x, lengths))
 
 
 def gradients(module, loss):

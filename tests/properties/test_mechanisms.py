@@ -198,28 +198,6 @@ def test_causal_frames_see_their_past_alone(kind):
     assert (moved[0].abs().amax(dim=1) > 0).all()
 
 
-@pytest.mark.parametrize("how", ["script", "trace"])
-@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
-def test_scripted_and_traced_causal_encoders_agree(kind, how):
-    attention = causal_options(kind)
-    if attention is None:
-        pytest.skip(f"{kind} refuses a causal context")
-    torch.manual_seed(0)
-    config = ConformerConfig(
-        dim=DIM, heads=HEADS, num_layers=1, feed_forward_dim=16, kernel_size=5,
-        subsampling_channels=4, attention=attention, context=ContextConfig("causal"),
-    )  # fmt: skip
-    encoder = Conformer(config).double().eval()
-    x, lengths = torch.randn(3, 70, 80, dtype=torch.float64), torch.tensor([20, 70, 41])
-    example = torch.randn(2, 50, 80, dtype=torch.float64), torch.tensor([50, 30])
-    module = (
-        torch.jit.script(encoder)
-        if how == "script"
-        else torch.jit.trace(encoder, example)
-    )
-    torch.testing.assert_close(module(x, lengths), encoder(x, lengths))
-
-
 def test_watching_the_weights_changes_nothing(kind):
     module = make_module(kind)
     x = torch.randn(2, 5, DIM, dtype=torch.float64)

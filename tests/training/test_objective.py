@@ -57,3 +57,16 @@ def test_without_ctc():
     config = LossConfig(warm_steps=0, simple_scale=0.25)
     terms = Objective(Fixed(ctc=False), config, drop=None)(BATCH, 0, 0.0)
     assert float(terms.total) == pytest.approx(2 * (0.25 + 10)) and terms.ctc is None
+
+
+def test_distillation_has_a_weight_of_its_own():
+    """The term of models with two streams."""
+
+    class Two(Fixed):
+        def forward(self, features, *rest):
+            losses, lengths = super().forward(features)
+            return losses._replace(distillation=1000 * losses.simple), lengths
+
+    config = LossConfig(warm_steps=0, simple_scale=0.25, distillation_scale=0.5)
+    terms = Objective(Two(ctc=False), config, drop=None)(BATCH, 0, 0.0)
+    assert float(terms.total) == pytest.approx(2 * (0.25 + 10 + 500))

@@ -338,6 +338,26 @@ def test_validation_is_deterministic(corpus_dir, tokenizer, tmp_path):
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("context", ["rsa", "chunk", "csa", "dcn"])
+def test_encoders_that_can_stream_learn(corpus_dir, tokenizer, tmp_path, context):
+    """With pictures; the features' running mean is learned and saved with the model."""
+
+    def stream(config):
+        config.model.feature_norm = "running"
+        config.model.encoder.context.kind = context
+        config.model.encoder.context.chunk.smallest = 2
+
+    trainer = make_trainer(
+        corpus_dir, tmp_path / "exp", tokenizer, stream, tensorboard=True, num_epochs=2
+    )
+    before = trainer.model.encoder.blocks[0].attention.key.weight.clone()
+    trainer.run()
+    saved = ckpt.load_checkpoint(tmp_path / "exp/epoch-2.pt")["model"]
+    assert not torch.equal(saved["encoder.blocks.0.attention.key.weight"], before)
+    assert all(torch.isfinite(value).all() for value in saved.values())
+    assert saved["feature_norm.mean"].abs().min() > 0
+
+
 def test_tensorboard_and_pictures(corpus_dir, tokenizer, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

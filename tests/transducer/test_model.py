@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from icefall_attn.attention import AttentionConfig
+from icefall_attn.attention import AttentionConfig, ContextConfig
 from icefall_attn.encoder.conformer import ConformerConfig
 from icefall_attn.rnnt.config import LossConfig
 from icefall_attn.transducer.joiner import Joiner
@@ -112,6 +112,54 @@ def test_losses_do_not_depend_on_the_batch(options):
                 torch.testing.assert_close(one[row], other[0], rtol=1e-4, atol=1e-4)
 
 
+def streaming(context, **options):
+    config = small(feature_norm="none", **options)
+    config.encoder.context = ContextConfig(context)
+    torch.manual_seed(0)
+    return config
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("feature_norm", ["running", "none"])
+@pytest.mark.parametrize("context", ["causal", "rsa", "chunk", "csa", "dcn"])
+def test_steps_are_the_whole_pass(context, feature_norm):
+    """From features to encoder frames, with the running mean of the features."""
+    config = streaming(context)
+    config.feature_norm = feature_norm
+    model = Transducer(config)
+    lengths = torch.tensor([90, 47])
+    x = torch.randn(2, 90, 80) + 5.0
+    model(x, lengths, torch.ones(2, 3).long(), torch.tensor([3, 2]), LossConfig())
+    model.eval()
+    expected, frames = model.encode(x, lengths)
+    state, outs = model.init_stream(2), [[], []]
+    for start in range(0, 91, 13):
+        count = (lengths - start).clamp(0, 13)
+        final = (lengths >= start) & (lengths < start + 13)
+        out, ready, state = model.encode_step(
+            x[:, start : start + 13], count, state, final
+        )
+        for row in (0, 1):
+            if start <= lengths[row]:
+                outs[row].append(out[row, : ready[row]])
+    for row, length in enumerate(frames):
+        torch.testing.assert_close(
+            torch.cat(outs[row]), expected[row, :length], rtol=0, atol=1e-5
+        )
+
+
+def test_two_streams_have_a_distillation_loss_in_training():
+    model = Transducer(streaming("dcn", ctc=True, inter_ctc_layer=1))
+    features, labels = losses_of(model, [90, 50], [5, 3])
+    arguments = (features, torch.tensor([90, 50]), labels, torch.tensor([5, 3]))
+    losses, _ = model.train()(*arguments, LossConfig())
+    assert losses.distillation.shape == (2,) and (losses.distillation > 0).all()
+    sum(loss.sum() for loss in losses).backward()
+    without = [name for name, p in model.named_parameters() if p.grad is None]
+    assert without == []
+    assert model.eval()(*arguments, LossConfig())[0].distillation is None
+
+
 def test_ctc_loss_equals_brute_force():
     from itertools import groupby, product
 
@@ -157,6 +205,10 @@ def test_seed_sized_model_has_the_parameters_of_the_source():
         (lambda: ConformerConfig(attention=AttentionConfig(kind="none")), "'none'"),
         (lambda: small(inter_ctc_layer=2), "not 2"),
         (lambda: small(feature_norm="global"), "'global'"),
+        (
+            lambda: TransducerConfig(ConformerConfig(context=ContextConfig("rsa"))),
+            "feature_norm=utterance needs whole utterances, which context.kind=rsa",
+        ),
         (lambda: ConformerConfig(conv_norm="group"), "'group'"),
         (lambda: ConformerConfig(kernel_size=4), "not 4"),
         (lambda: LossConfig(prune_range=1), "not 1"),

@@ -10,7 +10,7 @@ from torch import Tensor
 from icefall_attn.attention.linear.sums import attend_causally, attend_linearly, divide
 
 from icefall_attn.attention.projections import Projections
-from icefall_attn.attention.contexts import AttentionContext, unlimited
+from icefall_attn.attention.contexts import AttentionContext, by_order, unlimited
 from icefall_attn.errors import UserError
 
 KERNELS = ("elu1", "relu", "sigmoid", "exp")
@@ -63,9 +63,8 @@ class LinearAttention(Projections):
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
-        window, bias = context.window, context.bias
-        by_itself = unlimited(window.ahead) or (window.ahead == 0 and window.chunk == 1)
-        if not (by_itself and unlimited(window.back)):
+        bias = context.bias
+        if not by_order(context.window):
             assert bias is not None
             times = torch.arange(x.size(1), device=x.device) * context.valid
             query, key, value = self.parts(x, times)
@@ -91,14 +90,21 @@ class LinearAttention(Projections):
         frames = torch.arange(query.size(2), device=query.device).unsqueeze(0)
         factors = self.factors(frames, context.valid.sum(dim=1), visible)
         left, causal = self.goes_left(query), not unlimited(context.window.ahead)
+        ahead = context.window.ahead if causal else 0
+        if ahead > 0:  # a query that looks ahead is a causal one that comes later
+            query = F.pad(query, (0, 0, ahead, 0))
+            key, value = F.pad(key, (0, 0, 0, ahead)), F.pad(value, (0, 0, 0, ahead))
+            factors = later(factors, ahead)
         norm: Optional[Tensor] = None
         if not self.reweighted:
-            norm = self.kernel_norm(query, key * visible, causal)
+            seen = key * F.pad(visible, (0, 0, 0, ahead))
+            norm = self.kernel_norm(query, seen, causal)
         if causal:
             piece = query.size(2) if left else self.piece
             batch, heads, _, d = query.shape
             before = query.new_zeros([len(factors), batch, heads, d, d + 1])
             out = attend_causally(query, key, value, factors, piece, before, norm)[0]
+            out = out[:, :, ahead:]
         else:
             out = attend_linearly(query, key, value, factors, left, norm)
         return out * visible
@@ -214,6 +220,18 @@ class LinearAttention(Projections):
 def widen(x: Tensor) -> Tensor:
     """At least float32."""
     return x if x.dtype == torch.float64 else x.float()
+
+
+def later(
+    factors: List[Tuple[Optional[Tensor], Tensor]], ahead: int
+) -> List[Tuple[Optional[Tensor], Tensor]]:
+    """Factors of queries that come ``ahead`` frames later than their keys."""
+    result: List[Tuple[Optional[Tensor], Tensor]] = []
+    for of_query, of_key in factors:
+        if of_query is not None:
+            of_query = F.pad(of_query, (0, 0, ahead, 0))
+        result.append((of_query, F.pad(of_key, (0, 0, 0, ahead))))
+    return result
 
 
 def exact_product(a: Tensor, b: Tensor) -> Tensor:
