@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -26,6 +26,7 @@ from icefall_attn.bin.options import (
 )
 from icefall_attn.decoding import Hypothesis, SearchConfig, recognize, word_graph
 from icefall_attn.decoding.graphs import DecodingGraph
+from icefall_attn.decoding.streaming import check_streamable, recognize_streams
 from icefall_attn.device import choose_device
 from icefall_attn.errors import UserError, run_main
 from icefall_attn.files import remove_leftovers
@@ -83,6 +84,13 @@ def main(arguments: Optional[List[str]] = None) -> None:
         options.exp_dir, options.avg, options.by, options.checkpoint
     )
     graph = word_graph(config, experiment.tokenizer.tokens, device)
+    piece = 0
+    if options.streaming or options.simulate_streaming:
+        check_streamable(config)
+        experiment.model.init_stream(1)
+        piece = options.piece // 10 if options.streaming else 0
+        how = f"streaming-{options.piece}ms" if piece else "simulated-streaming"
+        experiment = experiment._replace(name=f"{experiment.name}_{how}")
     suffix = result_suffix(experiment.name, config)
     directory = Path(options.exp_dir) / config.method
     remove_leftovers(directory)
@@ -99,7 +107,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
         for name, path in sets
     }
     for name, loader in loaders.items():
-        decoded = decode_set(model, loader, config, device, name, graph)
+        decoded = decode_set(model, loader, config, device, name, graph, piece)
         texts = {
             id: experiment.tokenizer.decode(nbest[0].tokens)
             for id, nbest in decoded.hypotheses.items()
@@ -125,8 +133,9 @@ def decode_set(
     device: torch.device,
     name: str,
     graph: Optional[DecodingGraph] = None,
+    piece: int = 0,
 ) -> Decoded:
-    """Decodes every batch of a loader.
+    """Decodes every batch of a loader; with a ``piece`` as streams, in so many frames of 10 ms.
 
     Raises:
       UserError: two utterances have one id.
@@ -140,7 +149,12 @@ def decode_set(
             decoded.references[id] = text
         begin = _now(device)
         batch = batch.to(device)
-        results = recognize(model, batch.features, batch.feature_lengths, config, graph)
+        speech = (model, batch.features, batch.feature_lengths, config)
+        results: Sequence[Optional[List[Hypothesis]]]
+        if piece > 0:
+            results = recognize_streams(*speech, piece)
+        else:
+            results = recognize(*speech, graph)
         decoded.seconds += _now(device) - begin
         decoded.audio += sum(batch.durations)
         for id, nbest in zip(batch.ids, results):
@@ -210,7 +224,27 @@ def _parse(arguments: Optional[List[str]]):
         default="word",
         help="count errors in words or in characters",
     )
-    return parse_experiment(parser, arguments)
+    parser.add_argument(
+        "--streaming",
+        type=bool,
+        default=False,
+        help="decode utterances as streams, many at a time, piece by piece",
+    )
+    parser.add_argument(
+        "--piece", type=int, default=320, help="--streaming: ms of a piece"
+    )
+    parser.add_argument(
+        "--simulate-streaming",
+        type=bool,
+        default=False,
+        help="decode a model that can stream in one pass, whose results are those of --streaming",
+    )
+    options = parse_experiment(parser, arguments)
+    if options.streaming and options.simulate_streaming:
+        raise UserError("--streaming and --simulate-streaming do not go together")
+    if options.piece < 10:
+        raise UserError(f"--piece must be 10 ms or more, not {options.piece}")
+    return options
 
 
 def _start_log(directory: Path, suffix: str) -> None:

@@ -270,3 +270,20 @@ def test_table_of_an_empty_directory(tmp_path):
         results.main(["--exp-dir", str(tmp_path)])
     with pytest.raises(UserError, match="no directory"):
         results.main(["--exp-dir", str(tmp_path / "nowhere")])
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--streaming=true", "--simulate-streaming=true"], "do not go together"),
+        (["--streaming=true", "--piece=5"], "--piece must be 10 ms or more, not 5"),
+        (["--streaming=perhaps"], "perhaps"),
+        (
+            ["--streaming=true", "--search.method=fast_beam_search"],
+            "fast_beam_search needs whole utterances",
+        ),
+    ],
+)
+def test_streams_that_cannot_be(tmp_path, experiment, options, message):
+    with pytest.raises(UserError, match=message):
+        run(tmp_path, *options)
