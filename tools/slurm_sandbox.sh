@@ -18,6 +18,12 @@ fail() {
   exit 1
 }
 
+# The directory is emptied by up and down: it must be a sandbox's, or nobody's.
+check_state() {
+  [ -z "$(ls -A "$state" 2>/dev/null)" ] || grep -qsx 'ClusterName=sandbox' "$SLURM_CONF" ||
+    fail "$state is no sandbox's directory and is left alone; name an empty or new one in SLURM_SANDBOX"
+}
+
 install_packages() {
   local missing=() program
   for program in slurmctld slurmd sbatch munged; do
@@ -73,12 +79,13 @@ END
 }
 
 up() {
+  check_state
   [ "$(id -u)" = 0 ] || fail "it must be root's, for munge and the daemons"
   ! running || fail "it is up already ($state); tools/slurm_sandbox.sh down ends it"
   rm -rf "$state"
   mkdir -p "$state"/{controller,n1,n2}
+  write_config # first: by it, the directory is known as a sandbox's
   install_packages
-  write_config
   PATH=$PATH:/usr/sbin
   dd if=/dev/urandom of="$state/munge.key" bs=1024 count=1 status=none
   chmod 400 "$state/munge.key"
@@ -99,6 +106,7 @@ running() { [ -e "$state/slurmctld.pid" ] && kill -0 "$(cat "$state/slurmctld.pi
 
 down() {
   local pid file
+  check_state
   if running; then scancel --state=pending,running,suspended --user=root 2>/dev/null && sleep 1 || true; fi
   for file in "$state"/{slurmctld,n1,n2,munged}.pid; do
     [ -e "$file" ] || continue

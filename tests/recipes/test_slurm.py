@@ -97,6 +97,43 @@ def slurm(checkout, tmp_path_factory):
         made.call(SANDBOX, "down")
 
 
+@pytest.fixture
+def job(slurm, tmp_path):
+    """``job(COMMANDS)``: runs them in bash as a job with one restart; its number and its log."""
+
+    def run(commands):
+        (tmp_path / "command.sh").write_text(commands)
+        log = tmp_path / "log"
+        number = slurm.call(
+            *("sbatch", "--parsable", "--requeue", "--open-mode=append"),
+            *(f"--output={log}", ROOT / "tools/slurm/job.sh", 1),
+            *("bash", tmp_path / "command.sh"),
+        )
+        return number.strip(), log
+
+    return run
+
+
+def test_a_cancelled_job_is_not_queued_again(slurm, job, tmp_path):
+    ready = tmp_path / "ready"
+    number, log = job(
+        f"trap 'exit 75' TERM USR1\ntouch {ready}\nwhile :; do sleep 0.1; done\n"
+    )
+    slurm.wait(ready)
+    slurm.call("scancel", number)
+    slurm.wait()
+    assert "exit code 75\n" in log.read_text()
+    assert "JobState=CANCELLED" in slurm.call("scontrol", "show", "job", number)
+
+
+def test_only_crashes_are_counted(slurm, job):
+    _, log = job("[ ${SLURM_RESTART_COUNT:-0} -gt 1 ] || exit 75\nexit 137\n")
+    slurm.wait()
+    ends = re.findall(r"^# ended: .*, exit code (.*)", log.read_text(), re.MULTILINE)
+    goes_on = "75; to be gone on with"
+    assert ends == [goes_on, goes_on, "137; crashed, restart 1 of 1", "137"]
+
+
 @pytest.fixture(scope="module")
 def undisturbed(slurm):
     """The whole chain in `exp`."""

@@ -139,3 +139,15 @@ def test_other_mistakes(exp, monkeypatch):
     assert (
         done.returncode == 2 and "--share must be such as 2/8, not '2'" in done.stderr
     )
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_a_sandbox_leaves_other_directories_alone(tmp_path, monkeypatch, command):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    monkeypatch.setenv("SLURM_SANDBOX", str(tmp_path))
+    done = subprocess.run(
+        [ROOT / "tools/slurm_sandbox.sh", command], capture_output=True, text=True
+    )
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+    assert f"{tmp_path} is no sandbox's directory" in done.stderr
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"

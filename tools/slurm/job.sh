@@ -5,13 +5,15 @@
 set -uo pipefail
 restarts=$1
 shift
-count=${SLURM_RESTART_COUNT:-0}
+log=$(readlink /proc/$$/fd/1) # a job that is queued again goes on with it
+crashes=$(grep -cs '^# ended: .*; crashed, restart' "$log") || crashes=0
 echo "# command: ${*@Q}"
-echo "# started: $(date '+%F %T') on $(hostname), job $SLURM_JOB_ID of nodes ${SLURM_JOB_NODELIST:-?}, restart $count"
+echo "# started: $(date '+%F %T') on $(hostname), job $SLURM_JOB_ID of nodes ${SLURM_JOB_NODELIST:-?}, turn $((${SLURM_RESTART_COUNT:-0} + 1))"
 
 "$@" &
 child=$!
-trap 'kill -USR1 "$child" 2>/dev/null' USR1
+noticed=false
+trap 'noticed=true; kill -USR1 "$child" 2>/dev/null' USR1
 trap 'kill -TERM "$child" 2>/dev/null' TERM
 wait "$child"
 code=$?
@@ -20,8 +22,10 @@ while kill -0 "$child" 2>/dev/null; do # a signal has ended the wait, not the co
   code=$?
 done
 
-# again REASON: the queue gives the job another turn, with the same number.
+# again REASON: the queue gives the job another turn, with the same number. Not if SLURM is ending the job without
+# notice: then it was cancelled, or preempted, after which SLURM queues it again without being asked.
 again() {
+  [ "$noticed" = true ] || [ "$(squeue -h -j "$SLURM_JOB_ID" -o %T)" = RUNNING ] || return 0
   echo "# ended: $(date '+%F %T'), exit code $code; $1"
   scontrol requeue "$SLURM_JOB_ID" && sleep 60 # until SLURM ends it
   exit "$code"
@@ -30,7 +34,7 @@ again() {
 case $code in
   75) again "to be gone on with" ;;
   129 | 13[0-9] | 14[0-9] | 76) # a signal: a node in trouble, memory, a process that was lost
-    [ "$count" -ge "$restarts" ] || again "crashed, restart $((count + 1)) of $restarts" ;;
+    [ "$crashes" -ge "$restarts" ] || again "crashed, restart $((crashes + 1)) of $restarts" ;;
 esac
 echo "# ended: $(date '+%F %T'), exit code $code"
 exit "$code"
