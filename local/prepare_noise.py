@@ -10,16 +10,15 @@ The directory is searched for wav and flac files: MUSAN, or any other noises. Of
 real and the simulated responses are taken. Only the first channel is used. Noises are divided into
 windows of about 10 s; their features, which training needs unless data.on_the_fly is true, come to
 lie beside the cuts. Audio that cannot be read is left out and named, and an error if it is more than one
-file in a hundred. Finished files are kept unless `--overwrite`; a run that was killed begins its features anew.
+file in a hundred. Finished files are kept unless `--overwrite`; a run that was killed goes on where it was.
 """
 
 import logging
-import multiprocessing
 import os
 import shutil
-from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Iterable, Iterator, List, Literal
+from typing import Iterable, Iterator, List, Literal, Tuple
 
 import torch
 from lhotse import CutSet, LilcomChunkyWriter, MonoCut, Recording
@@ -30,10 +29,13 @@ from icefall_attn.data.download import downloading
 from icefall_attn.data.features import SAMPLE_RATE, feature_extractor
 from icefall_attn.data.manifests import read_manifest, write_manifest
 from icefall_attn.errors import UserError
+from icefall_attn.parallel import map_in_order, processes
 from icefall_attn.program import run_program
+from icefall_attn.progress import progress_bar
 
 # Seconds, about.
 WINDOW = 10.0
+PIECE = 100  # cuts whose features are there or not as a whole
 MAX_BAD_SHARE = 0.01
 DOWNLOADS = {
     "noise": ("musan", download_musan),
@@ -83,6 +85,8 @@ def prepare_noise(
     if features:
         # The old cuts name features that are about to be replaced.
         output.unlink(missing_ok=True)
+        if overwrite:
+            shutil.rmtree(features_dir(output), ignore_errors=True)
         cuts = store_features(cuts, features_dir(output), nj)
     write_manifest(CutSet.from_cuts(cuts), output)
     hours = sum(cut.duration for cut in cuts) / 3600
@@ -134,26 +138,46 @@ def features_dir(output: Path) -> Path:
 
 
 def store_features(cuts: List[MonoCut], directory: Path, nj: int) -> List[MonoCut]:
-    """Computes features into ``directory``, which is made anew."""
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    jobs = min(nj, len(cuts))
-    # Processes that are spawned do not inherit torch's threads, which a fork can lock up.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, init_worker) as executor:
-        stored = CutSet.from_cuts(cuts).compute_and_store_features(
-            feature_extractor(),
-            directory if jobs > 1 else directory / "feats-0",
-            num_jobs=jobs,
-            storage_type=LilcomChunkyWriter,
-            executor=executor if jobs > 1 else None,
-            progress_bar=jobs == 1,
-        )
-        by_id = {cut.id: cut for cut in stored}
-    missing = sorted({cut.id for cut in cuts} - by_id.keys())
-    if missing:  # lhotse leaves out what it cannot read
-        raise UserError(f"the audio of {missing[0]!r} cannot be read")
-    return [by_id[cut.id] for cut in cuts]
+    """Computes features into ``directory``, in pieces: those that a killed run has finished are kept."""
+    directory.mkdir(parents=True, exist_ok=True)
+    starts = range(0, len(cuts), PIECE)
+    jobs = [(directory, start, cuts[start : start + PIECE]) for start in starts]
+    stored: List[MonoCut] = []
+    with processes(nj, init_worker) as executor:
+        for piece in progress_bar(
+            map_in_order(store_piece, jobs, nj, executor), total=len(jobs), desc="noise"
+        ):
+            stored += piece
+    return stored
+
+
+def store_piece(job: Tuple[Path, int, List[MonoCut]]) -> List[MonoCut]:
+    """The cuts with their features, which are computed unless a file says that they are there."""
+    directory, start, cuts = job
+    done = directory / f"{start:06d}.jsonl.gz"
+    if done.is_file():
+        stored = list(read_manifest(done))
+        if [drop_features(cut) for cut in stored] == cuts:
+            return stored
+    path = directory / f"{start:06d}.lca"
+    path.unlink(missing_ok=True)
+    extractor = feature_extractor()
+    with LilcomChunkyWriter(path) as storage:
+        stored = []
+        for cut in cuts:
+            try:
+                stored.append(cut.compute_and_store_features(extractor, storage))
+            except OSError:
+                raise
+            except Exception as error:  # of lhotse or libsndfile
+                raise UserError(f"the audio of {cut.id!r} cannot be read: {error}")
+    write_manifest(CutSet.from_cuts(stored), done)
+    return stored
+
+
+def drop_features(cut: MonoCut) -> MonoCut:
+    """The cut as it was before they were computed."""
+    return replace(cut, features=None)
 
 
 def _scan(directory: Path) -> List[Recording]:

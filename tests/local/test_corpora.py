@@ -1,11 +1,13 @@
 """LibriSpeech and AISHELL-1: layouts, pieces of them, damaged files, what is there already."""
 
+import shutil
+
 import numpy as np
+import prepare_aishell as prepare_aishell_module
 import pytest
 import soundfile
 from download_librispeech import is_there
 from lhotse import load_manifest
-import prepare_aishell as prepare_aishell_module
 from prepare_aishell import prepare_aishell
 from prepare_librispeech import check_whole, grouped, prepare_librispeech
 
@@ -186,6 +188,13 @@ def test_bad_audio_is_left_out_and_named(aishell, tmp_path):
     assert len(read(out, "aishell", "train")) == 2
     report = (out / "aishell_left-out_train.txt").read_text()
     assert report.count("cannot be read as audio") == 3
+
+
+def test_archives_of_aishell_that_are_not_unpacked(aishell, tmp_path):
+    shutil.rmtree(aishell / "wav/train")
+    (aishell / "wav/S0002.tar.gz").touch()
+    with pytest.raises(UserError, match="wav holds archives: unpack them"):
+        prepare_aishell(aishell, tmp_path / "manifests")
 
 
 def test_double_and_empty_transcripts_of_aishell(aishell, tmp_path):

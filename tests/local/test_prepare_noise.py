@@ -87,6 +87,52 @@ def test_features(run_program, musan, tmp_path):
     ]
 
 
+def test_features_go_on_where_they_were(musan, tmp_path, monkeypatch):
+    """A piece that a killed run has finished is not computed again; one of other audio is."""
+    computed, output = [], tmp_path / "cuts.jsonl.gz"
+    original = prepare_noise.MonoCut.compute_and_store_features
+
+    def compute(cut, *args):
+        if len(computed) == 2 and stop:
+            raise KeyboardInterrupt
+        computed.append(cut.id.split("/")[-1])
+        return original(cut, *args)
+
+    monkeypatch.setattr(prepare_noise, "PIECE", 1)
+    monkeypatch.setattr(prepare_noise.MonoCut, "compute_and_store_features", compute)
+    stop = True
+    with pytest.raises(KeyboardInterrupt):
+        prepare("noise", musan, output, features=True, nj=1)
+    assert not output.exists()
+    stop = False
+    prepare("noise", musan, output, features=True, nj=1)
+    names = [f"music-fma-0000.wav-{i}" for i in (0, 1)]
+    names += ["noise-free-sound-0000.wav", "speech-us-gov-0000.flac"]
+    assert computed == names
+    for cut in load_manifest(output):
+        assert cut.load_features().shape == (round(100 * cut.duration), 80)
+    write(musan / "noise/free-sound/noise-free-sound-0000.wav", 4.0)
+    output.unlink()
+    prepare("noise", musan, output, features=True, nj=1)
+    assert computed == names + ["noise-free-sound-0000.wav"]
+
+
+def test_a_file_that_cannot_be_read(musan, tmp_path, monkeypatch, caplog):
+    (musan / "noise/x.wav").write_bytes(b"no audio")
+    with pytest.raises(UserError, match="with it 1 of 4 files, more than 1%"):
+        read_cuts("noise", musan)
+    monkeypatch.setattr(prepare_noise, "MAX_BAD_SHARE", 0.25)
+    assert len(read_cuts("noise", musan)) == 4 and "left out" in caplog.text
+
+
+def test_features_are_added_to_cuts_without(musan, tmp_path):
+    output = tmp_path / "cuts.jsonl.gz"
+    prepare("noise", musan, output)
+    assert not next(iter(load_manifest(output))).has_features
+    prepare("noise", musan, output, features=True, nj=1)
+    assert all(cut.has_features for cut in load_manifest(output))
+
+
 @pytest.mark.parametrize("inside", [True, False])
 def test_official_impulse_responses(tmp_path, inside):
     corpus = tmp_path / "RIRS_NOISES"

@@ -104,6 +104,10 @@ def read_part(
     """The files of one part that have a transcript, by speaker; once for each transcript."""
     silent = 0
     files = sorted((corpus_dir / "wav" / part).glob("*/*.wav"))
+    if not files and any((corpus_dir / "wav").glob("*.tar.gz")):
+        raise UserError(
+            f"{corpus_dir}/wav holds archives: unpack them (for f in *.tar.gz; do tar xf $f; done)"
+        )
     for audio in files:
         for text in texts.get(audio.stem, []):
             yield Listed(audio.stem, audio, text, audio.parent.name, "Chinese")
