@@ -7,6 +7,7 @@ import yaml
 
 from icefall_attn.attention import MECHANISMS
 from icefall_attn.config import RunConfig, from_dict, parse, save_yaml, to_dict
+from icefall_attn.encoder.latency import latency
 from icefall_attn.errors import UserError
 from icefall_attn.transducer.model import Transducer
 
@@ -170,3 +171,29 @@ def test_configuration_of_the_lmec_paper():
     rate = config.optim.rate
     assert rate(10000, config.train.max_steps) == 1e-3
     assert rate(config.train.max_steps, config.train.max_steps) < 1e-8
+
+
+def test_configuration_of_the_dcn_paper():
+    """270 ms of latency, 16 past frames in the convolution; two streams that share all but the norms."""
+    path = str(ROOT / "egs/librispeech/ASR/conf/dcn.yaml")
+
+    def encoder_of(*options):
+        config = parse(RunConfig, ["--config", path, *options])
+        config.model.vocab_size = 5000
+        return config, Transducer(config.model).encoder
+
+    def size(encoder):
+        return sum(p.numel() for p in encoder.parameters())
+
+    config, dual = encoder_of()
+    assert latency(config.model.encoder).most == 270.0
+    assert (
+        config.model.encoder.kernel_size == 17 and config.loss.distillation_scale == 1
+    )
+    _, causal = encoder_of("--model.encoder.context.kind", "causal")
+    norms = 12 * 6 * 2 * 256  # five LayerNorms and the convolution's norm in each block
+    assert size(dual) - size(causal) == norms
+    _, transformer = encoder_of("--model.encoder.convolution", "false")
+    convolution = 2 * (256**2 + 256) + 256 * 17 + 256 + 256**2 + 256
+    convolution += 2 * 2 * 2 * 256  # its two norms, of two streams
+    assert size(dual) - size(transformer) == 12 * convolution
