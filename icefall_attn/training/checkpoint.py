@@ -5,7 +5,7 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -59,8 +59,8 @@ def load_checkpoint(path: Path) -> Dict[str, Any]:
         raise Damaged(f"{path} is damaged or not a checkpoint: {reason}") from None
 
 
-def newest_checkpoint(directory: Path) -> Optional[Path]:
-    """The newest checkpoint from which a training can go on; None if there is none.
+def newest_checkpoint(directory: Path) -> Optional[Tuple[Path, Dict[str, Any]]]:
+    """The newest checkpoint from which a training can go on, and its values; None if there is none.
 
     That is ``last.pt``, or what was written before it if it is missing or damaged, which is logged.
 
@@ -76,8 +76,7 @@ def newest_checkpoint(directory: Path) -> Optional[Path]:
         logging.warning("%s is missing; trying %s", last, found[0])
     for path in found:
         try:
-            load_checkpoint(path)
-            return path
+            return path, load_checkpoint(path)
         except Damaged as error:
             logging.warning("%s; trying the one before it", error)
     if not found:

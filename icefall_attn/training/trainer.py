@@ -100,13 +100,13 @@ class Trainer:
         Raises:
           UserError: if that run was another one: other options, tokens or data.
         """
-        path = ckpt.newest_checkpoint(self.exp_dir) if self.group.leads else None
-        path = self.group.told(path and str(path))
+        found = ckpt.newest_checkpoint(self.exp_dir) if self.group.leads else None
+        path = self.group.told(found and str(found[0]))
         if path is None:
             if self.options.init_from:
                 self._start_from(self.options.init_from, self.options.init_avg)
             return
-        saved = ckpt.load_checkpoint(Path(path))
+        saved = found[1] if found else ckpt.load_checkpoint(Path(path))
         check_same_run(path, saved, self.config, self.fingerprint)
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
