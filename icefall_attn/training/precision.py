@@ -27,8 +27,9 @@ class Precision:
       UserError: the device cannot compute so.
     """
 
-    # The losses are sums over frames, not means: their gradients are large without it.
-    FIRST, LEAST, PATIENCE = 2.0**8, 1.0, 2000
+    # The losses are sums over frames, not means: their gradients are large without it, and those of
+    # large batches want less than 1.
+    FIRST, LEAST, PATIENCE = 2.0**4, 2.0**-10, 2000
 
     def __init__(self, name: str, device: torch.device):
         self.dtype, self.device = PRECISIONS[name], device

@@ -6,38 +6,14 @@ import signal
 import pytest
 import torch
 from processes import together
-from small_training import gradient, make_config
+from small_training import gradient
 
 from icefall_attn.data.batch import Batch
-from icefall_attn.data.loader import eval_loader
 from icefall_attn.training import checkpoint as ckpt
 from icefall_attn.training.group import Group, PeerLost
 from icefall_attn.training.interruption import Interrupted
-from icefall_attn.training.trainer import Trainer
-from icefall_attn.training.usable import UtteranceFilter, select
+from icefall_attn.training.usable import select
 from icefall_attn.training.validation import validate
-
-
-@pytest.fixture
-def make(corpus_dir, tokenizer, tmp_path):
-    """Makes a trainer, in whatever process."""
-
-    def trainer(group=Group(), name="exp", **train):
-        config = make_config(corpus_dir, tmp_path / name, **train)
-        config.model.vocab_size = tokenizer.vocab_size
-        (tmp_path / name).mkdir(exist_ok=True)
-        made = Trainer(config, tokenizer, group)
-        made.resume()
-        return made
-
-    return trainer
-
-
-@pytest.fixture
-def batch(corpus_dir, tokenizer):
-    data = make_config(corpus_dir, "").data
-    batch = next(iter(eval_loader(data.train_cuts, data, tokenizer, 16.0)))
-    return UtteranceFilter()(batch)
 
 
 def parts_of(batch):
@@ -53,7 +29,7 @@ def test_gradient_is_that_of_one_process(make, batch, accumulate):
     parts = [*three, one, one, Batch.empty(80), one, Batch.empty(80)]
     for begin in range(0, len(parts), 2 * accumulate):
         turn = parts[begin : begin + 2 * accumulate]
-        expected = gradient(make(name="alone"), [b for b in turn if b.ids])
+        expected = gradient(make(exp="alone"), [b for b in turn if b.ids])
         found = together(lambda g: gradient(make(g), turn[g.rank :: 2]), 2)
         assert torch.equal(found[0], found[1])
         torch.testing.assert_close(found[0], expected, rtol=1e-4, atol=1e-6)
@@ -180,7 +156,7 @@ def test_another_number_of_processes_takes_what_is_left(make, tmp_path, caplog):
     assert "this run was of 2 processes and goes on with 1" in caplog.text
     seen += together(train, 3)
     names = [name for part in seen for name in part]
-    everything = make(name="other")
+    everything = make(exp="other")
     expected = record(everything)
     everything.options.num_epochs = 1
     everything.run()

@@ -17,21 +17,7 @@ from icefall_attn.data.corpus import Corpus
 from icefall_attn.errors import UserError
 from icefall_attn.files import remove_leftovers
 from icefall_attn.training import checkpoint as ckpt
-from icefall_attn.training.trainer import Trainer
 from icefall_attn.training.writer import CheckpointWriter
-
-
-@pytest.fixture
-def make(corpus_dir, tokenizer, tmp_path):
-    def trainer(**train):
-        config = make_config(corpus_dir, tmp_path / "exp", **train)
-        config.model.vocab_size = tokenizer.vocab_size
-        (tmp_path / "exp").mkdir(exist_ok=True)
-        made = Trainer(config, tokenizer)
-        made.resume()
-        return made
-
-    return trainer
 
 
 def truncate(path):

@@ -4,15 +4,12 @@ import logging
 
 import pytest
 import torch
-from small_training import gradient, make_config
+from small_training import gradient
 
 from icefall_attn.attention import MECHANISMS
-from icefall_attn.data.loader import eval_loader
 from icefall_attn.errors import UserError
 from icefall_attn.training import checkpoint as ckpt
 from icefall_attn.training.precision import Precision
-from icefall_attn.training.trainer import Trainer
-from icefall_attn.training.usable import UtteranceFilter
 
 CPU = torch.device("cpu")
 
@@ -33,26 +30,6 @@ HALF = [
 ]
 
 
-@pytest.fixture
-def make(corpus_dir, tokenizer, tmp_path):
-    def trainer(precision, kind="rel_pos", exp="exp", **train):
-        config = make_config(corpus_dir, tmp_path / exp, precision=precision, **train)
-        config.model.vocab_size = tokenizer.vocab_size
-        config.model.encoder.attention.kind = kind
-        (tmp_path / exp).mkdir(exist_ok=True)
-        made = Trainer(config, tokenizer)
-        made.resume()
-        return made
-
-    return trainer
-
-
-@pytest.fixture
-def batch(corpus_dir, tokenizer):
-    data = make_config(corpus_dir, "").data
-    return UtteranceFilter()(next(iter(eval_loader(data.train_cuts, data, tokenizer))))
-
-
 def test_what_cannot_be_had_is_refused():
     """Every device computes in float32; a precision is had or refused with the way out."""
     assert why_not("float32") == ""
@@ -63,8 +40,8 @@ def test_what_cannot_be_had_is_refused():
 @pytest.mark.parametrize("name", HALF)
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_gradient_is_close_to_that_of_float32(make, batch, name, kind):
-    whole = gradient(make("float32", kind, "a"), [batch])
-    half = make(name, kind, "b")
+    whole = gradient(make(exp="a", kind=kind), [batch])
+    half = make(exp="b", kind=kind, precision=name)
     dtypes = set()
     half.model.encoder.blocks[0].attention.out.register_forward_hook(
         lambda _, __, out: dtypes.add(out.dtype)
@@ -77,8 +54,8 @@ def test_gradient_is_close_to_that_of_float32(make, batch, name, kind):
 
 @pytest.mark.parametrize("name", HALF)
 def test_interrupted_and_resumed_equals_undisturbed(make, tmp_path, name):
-    make(name, exp="whole", max_steps=6, save_every=3).run()
-    part = make(name, exp="part", max_steps=6, save_every=3)
+    make(exp="whole", precision=name, max_steps=6, save_every=3).run()
+    part = make(exp="part", precision=name, max_steps=6, save_every=3)
     update = part._update
 
     def stop():
@@ -89,7 +66,7 @@ def test_interrupted_and_resumed_equals_undisturbed(make, tmp_path, name):
     part._update = stop
     with pytest.raises(KeyboardInterrupt):
         part.run()
-    make(name, exp="part", max_steps=6, save_every=3).run()
+    make(exp="part", precision=name, max_steps=6, save_every=3).run()
     one, other = (
         ckpt.load_checkpoint(tmp_path / d / "last.pt") for d in ("whole", "part")
     )
@@ -109,15 +86,15 @@ class Scaled(Precision):
 
 
 def test_the_scale_changes_no_gradient(make, batch):
-    scaled = make("float32", exp="b")
+    scaled = make(exp="b")
     scaled.precision = Scaled()
-    expected = gradient(make("float32", exp="a"), [batch, batch])
+    expected = gradient(make(exp="a"), [batch, batch])
     torch.testing.assert_close(gradient(scaled, [batch, batch]), expected)
 
 
 def test_an_overflow_costs_a_step_and_halves_the_scale(make, batch, tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    trainer = make("float32")
+    trainer = make()
     trainer.precision = Scaled()
     weight = trainer.model.joiner.output.weight
     before = weight.detach().clone()

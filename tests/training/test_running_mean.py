@@ -2,25 +2,9 @@
 
 import pytest
 import torch
-from small_training import make_config
 
 from icefall_attn.errors import UserError
 from icefall_attn.training.checkpoint import load_experiment
-from icefall_attn.training.trainer import Trainer
-
-
-@pytest.fixture
-def make(corpus_dir, tokenizer, tmp_path):
-    def trainer(**train):
-        config = make_config(corpus_dir, tmp_path / "exp", num_epochs=3, **train)
-        config.model.vocab_size = tokenizer.vocab_size
-        (tmp_path / "exp").mkdir(exist_ok=True)
-        tokenizer.save(tmp_path / "exp/lang")
-        made = Trainer(config, tokenizer)
-        made.resume()
-        return made
-
-    return trainer
 
 
 def train(trainer, stop=None):
@@ -51,8 +35,8 @@ def mean(states):
 @pytest.mark.parametrize("every", [1, 3])
 def test_epochs_by_their_running_mean(make, tmp_path, every):
     """Through an interruption too; with batch norm's statistics."""
-    states = train(make(average_every=every, save_every=4), stop=7)[:4]
-    states += train(make(average_every=every, save_every=4))
+    states = train(make(num_epochs=3, average_every=every, save_every=4), stop=7)[:4]
+    states += train(make(num_epochs=3, average_every=every, save_every=4))
     sampled = states[every - 1 :: every]
     for avg in (1, 2, 3):
         loaded = load_experiment(str(tmp_path / "exp"), avg, "running-mean")
@@ -68,6 +52,6 @@ def test_epochs_by_their_running_mean(make, tmp_path, every):
 
 
 def test_without_a_sample(make, tmp_path):
-    train(make(average_every=0))
+    train(make(num_epochs=3, average_every=0))
     with pytest.raises(UserError, match="train.average_every=0.*another --by"):
         load_experiment(str(tmp_path / "exp"), 2, "running-mean")
