@@ -1,11 +1,16 @@
 """Manifests of a few utterances of noise, for tests of the data-preparation programs."""
 
+import gzip
+import json
+
 import numpy as np
 import soundfile
-from lhotse import Recording, SupervisionSegment
+from lhotse import Recording, SupervisionSegment, load_manifest
 
 from icefall_attn.data.manifests import write_part
 
+# Options of compute_fbank.py: a copy of each utterance.
+PERTURBED = ("--parts", "train", "--perturb", "train", "--speeds", 0.9, "--nj", 1)
 TEXTS = ("ONE TWO", "TWO", "THREE ONE", "ONE", "TWO THREE")
 
 
@@ -26,3 +31,20 @@ def write_toy_part(directory, part, count):
             )
         )
     write_part(directory / "manifests", "toy", part, recordings, supervisions)
+
+
+def features(cuts):
+    return {cut.id: cut.load_features() for cut in cuts}
+
+
+def edited(manifests, change):
+    """Changes the recordings and supervisions of the training part, two lists."""
+    recordings, supervisions = (
+        list(load_manifest(manifests / f"toy_{kind}_train.jsonl.gz"))
+        for kind in ("recordings", "supervisions")
+    )
+    change(recordings, supervisions)
+    for kind, items in (("recordings", recordings), ("supervisions", supervisions)):
+        # By hand: lhotse's sets take no two items of one id.
+        with gzip.open(manifests / f"toy_{kind}_train.jsonl.gz", "wt") as file:
+            file.writelines(json.dumps(item.to_dict()) + "\n" for item in items)

@@ -9,6 +9,8 @@ import pytest
 import torch
 from toy_manifests import write_toy_part
 
+from icefall_attn.data import chunks
+
 ROOT = Path(__file__).parents[2]
 LOCAL = ROOT / "local"
 AN4 = ROOT / "egs/an4/ASR/local"
@@ -90,3 +92,17 @@ def real_noise():
     if not ((DATA / "noise").is_dir() and (DATA / "rir").is_dir()):
         pytest.skip(f"no noise and rir in {DATA}; set ICEFALL_ATTN_DATA")
     return DATA
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The names of the cuts whose audio was read."""
+    names = []
+
+    def load(cut):
+        names.append(cut.id)
+        return load_samples(cut)
+
+    load_samples = chunks.load_samples
+    monkeypatch.setattr(chunks, "load_samples", load)
+    return names
