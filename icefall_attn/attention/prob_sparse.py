@@ -139,12 +139,8 @@ class ProbSparseAttention(DotProductAttention):
         count = torch.minimum(count.clamp(min=1), lengths)
         count = torch.where(lengths < self.min_len, lengths, count)
         if self.random:
-            size = (
-                query.size(0),
-                1 if self.share_heads else query.size(1),
-                query.size(2),
-            )
-            measure = torch.rand(size, device=query.device)
+            heads = 1 if self.share_heads else query.size(1)
+            measure = self.lots(lengths, heads, frames)
         else:
             measure = self.measure(query.float(), key.float(), lengths)
             if self.share_heads:
@@ -157,6 +153,26 @@ class ProbSparseAttention(DotProductAttention):
         index = order[:, :, :width]
         active = frames[:width] < count[:, None, None]
         return index, active
+
+    def lots(self, lengths: Tensor, heads: int, frames: Tensor) -> Tensor:
+        """Numbers for a random choice, ``(B, H, T')``: drawn in training.
+
+        In evaluation they are scrambled from the utterance's length, the head and the frame alone, so
+        that neither another pass nor other utterances of the batch change them.
+        """
+        if self.training:
+            return torch.rand(
+                [lengths.size(0), heads, frames.size(0)], device=frames.device
+            )
+        head = torch.arange(heads, device=frames.device).unsqueeze(1)
+        mixed = (frames + 1) * 7919 + (head + 1) * 104729
+        mixed = mixed + (lengths[:, None, None] + 1) * 1299709
+        for _ in range(
+            3
+        ):  # of a linear congruential generator, high bits into low ones
+            mixed = (mixed * 1103515245 + 12345) % 2**31
+            mixed = torch.bitwise_xor(mixed, mixed // 2**15)
+        return mixed.double()
 
     def measure(self, query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:
         """How far each query is from attending uniformly, on sampled keys: ``(B, H, T')``."""

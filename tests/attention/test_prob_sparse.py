@@ -261,14 +261,49 @@ def test_layers_of_a_group_share_one_choice(n_share, monkeypatch):
         assert index is seen[layer - layer % n_share]
 
 
-def test_evaluation_is_deterministic():
-    module = make()
+OPTIONS = [
+    {},
+    {"selection": "random"},
+    {"selection": "random", "head_mode": "shared"},
+    {"head_mode": "shared"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_evaluation_is_deterministic(options):
+    """Of another pass, another order of the batch, and other padding, whatever is in it."""
+    module = make(**options).eval()
     x = torch.randn(2, 40, DIM, dtype=torch.float64)
     outs = []
     for seed in (1, 2):
         torch.manual_seed(seed)
         outs.append(module(x, make_context([40, 25], 40)))
     assert torch.equal(*outs)
+    turned = module(x.flip(0), make_context([25, 40], 40)).flip(0)
+    torch.testing.assert_close(turned, outs[0])
+    longer = torch.cat([x, torch.full((2, 30, DIM), 1e3, dtype=x.dtype)], dim=1)
+    padded = module(longer, make_context([40, 25], 70))
+    torch.testing.assert_close(padded[0, :40], outs[0][0])
+    torch.testing.assert_close(padded[1, :25], outs[0][1, :25])
+    alone = module(x[1:, :25], make_context([25], 25))
+    torch.testing.assert_close(alone[0], outs[0][1, :25])
+
+
+def test_a_random_choice_is_spread():
+    """In evaluation too: over the frames, another one for each head and length."""
+    module = make(selection="random").eval()
+    chosen = {}
+    for length in range(60, 100):
+        query = random_heads(1, length)
+        index, active = module.choose(query, query, torch.tensor([length]))
+        for head in range(HEADS):
+            mine = index[0, head][active[0, 0]].tolist()
+            assert len(set(mine)) == len(mine)
+            chosen[length, head] = [frame / length for frame in mine]
+    every = [place for places in chosen.values() for place in places]
+    counts = torch.histc(torch.tensor(every), bins=8, min=0.0, max=1.0)
+    assert counts.min() > 0.85 * counts.mean() and counts.max() < 1.15 * counts.mean()
+    assert len({tuple(places) for places in chosen.values()}) == len(chosen)
 
 
 @pytest.mark.parametrize(
