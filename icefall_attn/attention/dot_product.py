@@ -37,8 +37,7 @@ class DotProductAttention(Projections):
         """What the queries ``(B, H, q, d)``, scaled, take from k keys and values.
 
         Torch's fused kernel computes it where it has one that pays: on a GPU, and on a CPU if
-        nothing is dropped; but not if somebody watches the weights through a hook of
-        ``weights_dropout``.
+        nothing is dropped.
         """
         if not (torch.jit.is_scripting() or torch.jit.is_tracing()):
             if _FUSED and self._fusible(query):
@@ -70,9 +69,7 @@ class DotProductAttention(Projections):
 
     @torch.jit.unused
     def _fusible(self, query: Tensor) -> bool:
-        dropout = self.weights_dropout
-        watched = bool(dropout._forward_pre_hooks or dropout._forward_hooks)
-        return not watched and (query.is_cuda or not dropout.drops())
+        return query.is_cuda or not self.weights_dropout.drops()
 
     @torch.jit.unused
     def _fused(

@@ -1,7 +1,7 @@
 """Prob-sparse attention: only the queries whose attention is far from uniform attend."""
 
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -95,7 +95,8 @@ class ProbSparseAttention(DotProductAttention):
         self.by_max = config.measure == "max_mean"
         self.random = config.selection == "random"
         self.share_heads = config.head_mode == "shared"
-        self.chooses = layer % config.n_share == 0
+        self.shares, self.chooses = config.n_share > 1, layer % config.n_share == 0
+        self.group = layer // config.n_share
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
@@ -104,18 +105,32 @@ class ProbSparseAttention(DotProductAttention):
         if self.chooses:
             lengths = context.valid.sum(dim=1)
             index, active = self.choose(query.detach(), key.detach(), lengths)
-            context.shared.clear()
-            context.shared.append(index)
-            context.shared.append(active)
-        index, active = context.shared[0], context.shared[1]
-        place = index.unsqueeze(3).expand(-1, query.size(1), -1, query.size(3))
-        query = query.gather(2, place)
-        attended = self.attend(query, key, value, context.bias)
+            if self.shares:
+                self.keep(context.shared, index, active)
+        else:
+            first = 2 * self.group
+            index, active = context.shared[first], context.shared[first + 1]
+        index = index.unsqueeze(3)
+        place = index.expand(-1, query.size(1), -1, query.size(3))
+        attended = self.attend(query.gather(2, place), key, value, context.bias)
         # places beyond an utterance's own number keep their value, like lazy queries
+        place = index.expand(-1, value.size(1), -1, value.size(3))
         attended = torch.where(active.unsqueeze(3), attended, value.gather(2, place))
         out = value.scatter(2, place, attended)
         out = out.masked_fill(~context.valid[:, None, :, None], 0.0)
         return self.leave(out)
+
+    def keep(self, shared: List[Tensor], index: Tensor, active: Tensor) -> None:
+        """Leaves the choice to the other layers of the group.
+
+        Each group has a place of its own, since layers may run again after all have run: when their
+        activations are computed anew for the gradients.
+        """
+        first = 2 * self.group
+        if len(shared) == first:
+            shared.extend([index, active])
+        else:
+            shared[first], shared[first + 1] = index, active
 
     def choose(
         self, query: Tensor, key: Tensor, lengths: Tensor

@@ -13,7 +13,7 @@ A mechanism is one file with one class:
 * optionally ``objection(config, encoder)``, a static method that says why these options have no
   meaning in an encoder (its `ConformerConfig`), or None;
 * optionally ``scores_keys = False`` if it never reads ``context.bias``;
-* optionally ``weights_dropout``, the module that its attention weights go through, for pictures.
+* linear maps ``value`` and ``out`` of what it takes from frames, by which `encoder.maps` sees its weights.
 
 A mechanism that can run as a stream, or in a context of two groups of keys, also has the steps that
 its ``forward`` is made of:

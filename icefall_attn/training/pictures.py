@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from icefall_attn.data.batch import Batch
+from icefall_attn.encoder.maps import attention_maps
 from icefall_attn.rnnt.arcs import close, smoothed_arcs
 from icefall_attn.rnnt.config import LossConfig
 from icefall_attn.rnnt.lattice import choose_backend
@@ -16,40 +17,16 @@ from icefall_attn.training.usable import select
 
 @torch.no_grad()
 def draw(model: nn.Module, batch: Batch, loss: LossConfig) -> Dict[str, object]:
-    """Matplotlib figures by name, of the batch's first utterance.
-
-    The model is watched from outside, through hooks: what it computes does not change.
-    """
+    """Matplotlib figures by name, of the batch's first utterance; nothing changes in the model."""
     was_training = model.training
     model.eval()
     batch = select(batch, [0])
     figures = {"lattice": _lattice_figure(occupation(model, batch, loss), batch.ids[0])}
-    weights = attention_weights(model, batch)
-    if weights:
-        figures["attention"] = _attention_figure(weights)
+    features = model.feature_norm(batch.features, batch.feature_lengths)
+    maps = attention_maps(model.encoder, features, batch.feature_lengths)
+    figures["attention"] = _attention_figure([each[0].float().cpu() for each in maps])
     model.train(was_training)
     return figures
-
-
-def attention_weights(model: nn.Module, batch: Batch) -> List[Tensor]:
-    """The attention weights of the first utterance in every block, each ``(H, T', T')``.
-
-    They are what goes into a mechanism's ``weights_dropout``; one without has no picture.
-    """
-    seen: List[Tensor] = []
-    hooks = [
-        block.attention.weights_dropout.register_forward_pre_hook(
-            lambda _, inputs: seen.append(inputs[0][0].float().cpu())
-        )
-        for block in model.encoder.blocks
-        if hasattr(block.attention, "weights_dropout")
-    ]
-    try:
-        model.encode(batch.features, batch.feature_lengths)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return seen
 
 
 def occupation(model: nn.Module, batch: Batch, loss: LossConfig) -> Tensor:
@@ -65,12 +42,12 @@ def occupation(model: nn.Module, batch: Batch, loss: LossConfig) -> Tensor:
     return blank_arcs[0].cpu()
 
 
-def _attention_figure(weights: List[Tensor]):
+def _attention_figure(maps: List[Tensor]):
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(2.5 * len(weights), 3), constrained_layout=True)
+    figure = Figure(figsize=(2.5 * len(maps), 3), constrained_layout=True)
     for index, (axes, weight) in enumerate(
-        zip(figure.subplots(1, len(weights), squeeze=False)[0], weights)
+        zip(figure.subplots(1, len(maps), squeeze=False)[0], maps)
     ):
         axes.imshow(weight.mean(dim=0), aspect="auto", interpolation="nearest")
         axes.set_title(f"block {index + 1}, mean of heads", fontsize=8)

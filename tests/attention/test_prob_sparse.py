@@ -1,5 +1,6 @@
 """Which queries attend, and what becomes of the others."""
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -13,6 +14,7 @@ from icefall_attn.attention.full import FullAttention
 from icefall_attn.attention.masking import visible_bias
 from icefall_attn.attention.prob_sparse import ProbSparseAttention
 from icefall_attn.encoder.conformer import Conformer, ConformerConfig
+from icefall_attn.encoder.maps import attention_maps
 from icefall_attn.nn.lengths import valid_mask
 
 DIM, HEADS = 8, 2
@@ -108,7 +110,7 @@ def test_sampled_keys(training):
 
 
 def test_lazy_queries_keep_their_own_value():
-    module = make(r_sparse=0.3)
+    module = make(r_sparse=0.3, n_share=2)
     x = torch.randn(1, 10, DIM, dtype=torch.float64)
     context = make_context([10], 10)
     seen = []
@@ -127,7 +129,7 @@ def test_lazy_queries_keep_their_own_value():
 
 def test_choosing_has_no_gradient():
     """A lazy query's own projection moves nothing."""
-    module = make(r_sparse=0.3)
+    module = make(r_sparse=0.3, n_share=2)
     query = torch.randn(1, 10, DIM, dtype=torch.float64, requires_grad=True)
     module.query.forward = lambda x: query
     context = make_context([10], 10)
@@ -208,6 +210,23 @@ def test_recomputed_activations_choose_the_same_queries(selection):
     torch.testing.assert_close(grads[0], grads[1])
 
 
+@pytest.mark.parametrize("n_share", [1, 2, 3])
+def test_recomputed_blocks_take_the_choice_of_their_group(n_share):
+    """When all groups have chosen before the first one's gradients are asked for."""
+    encoder = make_encoder(4, r_sparse=0.3, n_share=n_share).train()
+    forwards = [block.forward for block in encoder.blocks]
+    x, lengths = torch.randn(2, 90, 80, dtype=torch.float64), torch.tensor([90, 50])
+    grads = []
+    for checkpointed in (False, True):
+        torch.manual_seed(7)
+        for block, forward in zip(encoder.blocks, forwards):
+            again = lambda *args, f=forward: checkpoint(f, *args, use_reentrant=False)
+            block.forward = again if checkpointed else forward
+        out = encoder(x, lengths)[0]
+        grads.append(torch.autograd.grad(out.pow(2).sum(), list(encoder.parameters())))
+    torch.testing.assert_close(grads[0], grads[1])
+
+
 def test_fewer_active_queries_make_fewer_scores(monkeypatch):
     """Scores of active queries with all keys: in proportion to r_sparse."""
     counts, original = [], torch.softmax
@@ -231,34 +250,36 @@ def test_ties_take_the_first():
     assert index[0, 0][active[0, 0]].tolist() == [0, 1, 2]
 
 
+def make_encoder(layers, **options):
+    torch.manual_seed(0)
+    attention = AttentionConfig(kind="prob_sparse")
+    attention.prob_sparse = ProbSparseAttention.Config(**options)
+    config = ConformerConfig(
+        dim=DIM, heads=HEADS, num_layers=layers, feed_forward_dim=8, kernel_size=3,
+        subsampling_channels=2, dropout=0.0, attention=attention,
+    )  # fmt: skip
+    return Conformer(config).double()
+
+
 @pytest.mark.parametrize("n_share", [1, 2, 4, 6])
 def test_layers_of_a_group_share_one_choice(n_share, monkeypatch):
-    calls, seen = [], []
-    choose, forward = ProbSparseAttention.choose, ProbSparseAttention.forward
+    calls, choose = [], ProbSparseAttention.choose
 
     def count(self, *args):
-        calls.append(self)
+        calls.append(self.group)
         return choose(self, *args)
 
-    def watch(self, x, context):
-        out = forward(self, x, context)
-        seen.append(context.shared[0])
-        return out
-
     monkeypatch.setattr(ProbSparseAttention, "choose", count)
-    monkeypatch.setattr(ProbSparseAttention, "forward", watch)
-    attention = AttentionConfig(kind="prob_sparse")
-    attention.prob_sparse.n_share = n_share
-    encoder = Conformer(
-        ConformerConfig(
-            dim=DIM, heads=HEADS, num_layers=6, feed_forward_dim=8, kernel_size=3,
-            subsampling_channels=2, attention=attention,
-        )
-    ).eval()  # fmt: skip
-    encoder(torch.randn(2, 60, 80), torch.tensor([60, 40]))
-    assert len(calls) == math.ceil(6 / n_share)
-    for layer, index in enumerate(seen):
-        assert index is seen[layer - layer % n_share]
+    encoder = make_encoder(6, n_share=n_share).eval()
+    x, lengths = torch.randn(2, 60, 80, dtype=torch.float64), torch.tensor([60, 40])
+    maps = attention_maps(encoder, x, lengths)
+    # once in the pass, once for the maps, which call the first layer of each group again
+    assert calls == 2 * list(range(math.ceil(6 / n_share)))
+    lazy = [weights.diagonal(dim1=2, dim2=3) == 1 for weights in maps]
+    for layer, own in enumerate(lazy):
+        assert torch.equal(own, lazy[layer - layer % n_share])
+    for one, other in itertools.combinations(lazy[::n_share], 2):
+        assert not torch.equal(one, other)
 
 
 OPTIONS = [

@@ -198,21 +198,6 @@ def test_causal_frames_see_their_past_alone(kind):
     assert (moved[0].abs().amax(dim=1) > 0).all()
 
 
-def test_watching_the_weights_changes_nothing(kind):
-    module = make_module(kind)
-    x = torch.randn(2, 5, DIM, dtype=torch.float64)
-    out = module(x, make_context(kind, torch.tensor([5, 3]), 5))
-    if hasattr(module, "weights_dropout"):
-        seen = []
-        module.weights_dropout.register_forward_pre_hook(
-            lambda _, inputs: seen.append(inputs[0])
-        )
-        watched = module(x, make_context(kind, torch.tensor([5, 3]), 5))
-        torch.testing.assert_close(watched, out)
-        sums = seen[0].sum(dim=3)
-        torch.testing.assert_close(sums, torch.ones_like(sums))
-
-
 def test_order_in_time_matters(kind):
     """No mechanism may be blind to positions, together with what the encoder adds for it."""
     module = make_module(kind)

@@ -373,25 +373,3 @@ def test_tensorboard_and_pictures(corpus_dir, tokenizer, tmp_path):
     }
     assert wanted | {"valid/loss", "valid/wer", "grad_norm_clipped/encoder"} <= scalars
     assert set(events.Tags()["images"]) == {"attention", "lattice"}
-
-
-def test_pictures_do_not_change_the_model(corpus_dir, tokenizer, tmp_path):
-    from icefall_attn.data.loader import eval_loader
-    from icefall_attn.training.pictures import attention_weights, occupation
-
-    trainer = make_trainer(corpus_dir, tmp_path / "exp", tokenizer)
-    data = trainer.config.data
-    batch = next(iter(eval_loader(data.train_cuts, data, tokenizer)))
-    model = trainer.model.eval()
-    before = model.encode(batch.features, batch.feature_lengths)[0]
-    weights = attention_weights(model, batch)
-    after = model.encode(batch.features, batch.feature_lengths)[0]
-    assert torch.equal(before, after)
-    assert len(weights) == 1
-    torch.testing.assert_close(weights[0].sum(dim=-1), torch.ones(weights[0].shape[:2]))
-    alive = occupation(model, batch, trainer.config.loss)
-    # a path leaves every frame by exactly one blank
-    frames = int(model.encode(batch.features, batch.feature_lengths)[1][0])
-    torch.testing.assert_close(
-        alive.sum(dim=0)[:frames], torch.ones(frames), rtol=1e-3, atol=1e-3
-    )

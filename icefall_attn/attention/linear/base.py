@@ -102,7 +102,7 @@ class LinearAttention(Projections):
         if causal:
             piece = query.size(2) if left else self.piece
             batch, heads, _, d = query.shape
-            before = query.new_zeros([len(factors), batch, heads, d, d + 1])
+            before = query.new_zeros([len(factors), batch, heads, d, value.size(3) + 1])
             out = attend_causally(query, key, value, factors, piece, before, norm)[0]
             out = out[:, :, ahead:]
         else:
@@ -177,7 +177,7 @@ class LinearAttention(Projections):
     def finish(self, out: Tensor) -> Tensor:
         """See `registry`."""
         total, norm = out[:, : self.heads, :, :-1], out[:, -self.heads :, :, -1:]
-        return self.leave(divide(total, norm).to(self.out.weight.dtype))
+        return self.leave(divide(total, norm).to(self.query.weight.dtype))
 
     def absorb(self, past: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """See `registry`: ``(B, H, d, d + 1)`` sums, to which keys and values are added."""
