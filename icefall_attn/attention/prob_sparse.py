@@ -147,7 +147,8 @@ class ProbSparseAttention(DotProductAttention):
           which of them count, ``(B, 1, K)`` bool.
         """
         frames = torch.arange(query.size(2), device=query.device)
-        if query.size(2) < self.min_len:
+        # a shorter way to the same, which a trace must not take for every length
+        if query.size(2) < self.min_len and not torch.jit.is_tracing():
             everyone = frames.expand(query.size(0), query.size(1), -1)
             return everyone, (frames < lengths.unsqueeze(1)).unsqueeze(1)
         count = torch.ceil(self.r_sparse * lengths.double() - 1e-9).long()
@@ -182,11 +183,10 @@ class ProbSparseAttention(DotProductAttention):
         head = torch.arange(heads, device=frames.device).unsqueeze(1)
         mixed = (frames + 1) * 7919 + (head + 1) * 104729
         mixed = mixed + (lengths[:, None, None] + 1) * 1299709
-        for _ in range(
-            3
-        ):  # of a linear congruential generator, high bits into low ones
-            mixed = (mixed * 1103515245 + 12345) % 2**31
-            mixed = torch.bitwise_xor(mixed, mixed // 2**15)
+        # steps of a linear congruential generator, each with its high bits mixed into the low ones
+        for _ in range(3):
+            mixed = (mixed * 1103515245 + 12345).bitwise_and(0x7FFFFFFF)
+            mixed = mixed.bitwise_xor(mixed >> 15)
         return mixed.double()
 
     def measure(self, query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:

@@ -74,7 +74,8 @@ class LinearAttention(Projections):
         query, key, value = self.project(x)
         if torch.jit.is_scripting():
             return self.leave(self.whole(query, key, value, context).to(x.dtype))
-        # sums over thousands of frames need float32, whatever autocast says
+        # sums over thousands of frames need float32, whatever autocast says. (Scripted and traced modules follow
+        # it, and want to be run outside of it.)
         with torch.autocast(x.device.type, enabled=False):
             out = self.whole(query, key, value, context)
         return self.leave(out.to(x.dtype))
@@ -83,8 +84,11 @@ class LinearAttention(Projections):
         self, query: Tensor, key: Tensor, value: Tensor, context: AttentionContext
     ) -> Tensor:
         """A pass over whole utterances, ``(B, H, T', d)``, at least in float32."""
-        if 0 < self.longest < query.size(2):
-            self.check(int(context.valid.sum(dim=1).max()))
+        # of padded frames first, as that does not wait for the device; a trace would hold to the answer
+        if self.longest > 0 and (
+            query.size(2) > self.longest or torch.jit.is_tracing()
+        ):
+            refuse_longer(context.valid.sum(dim=1), self.longest, self.way_out)
         query, key, value = self.psi(widen(query)), self.psi(widen(key)), widen(value)
         visible = context.valid[:, None, :, None].to(key.dtype)
         frames = torch.arange(query.size(2), device=query.device).unsqueeze(0)
@@ -108,17 +112,6 @@ class LinearAttention(Projections):
         else:
             out = attend_linearly(query, key, value, factors, left, norm)
         return out * visible
-
-    def check(self, frames: int) -> None:
-        """Refuses an utterance that is longer than the positions reach.
-
-        Raises:
-          UserError: naming the way out.
-        """
-        if frames > self.longest:
-            raise UserError(
-                f"an utterance of {frames} frames is longer than {self.longest}; {self.way_out}"
-            )
 
     def factors(
         self, frames: Tensor, lengths: Tensor, visible: Tensor
@@ -145,7 +138,7 @@ class LinearAttention(Projections):
         query, key, value = self.project(x)
         query, key, value = self.psi(widen(query)), self.psi(widen(key)), widen(value)
         if self.longest > 0 and times.numel() > 0:
-            self.check(int(times.max()) + 1)
+            refuse_longer(times + 1, self.longest, self.way_out)
         lengths = torch.ones(1, dtype=torch.int64, device=x.device)  # of no use here
         factors = self.factors(times, lengths, torch.ones_like(key[:1, :1, :1, :1]))
         queries: List[Tensor] = []
@@ -215,6 +208,21 @@ class LinearAttention(Projections):
           lengths: ``(B,)`` of the utterances.
         """
         raise NotImplementedError
+
+
+@torch.jit.script_if_tracing
+def refuse_longer(frames: Tensor, longest: int, way_out: str) -> Tensor:
+    """The numbers of ``frames`` of utterances, none of which may be longer than its positions reach.
+
+    Raises:
+      UserError: naming the way out.
+    """
+    most = int(frames.max())
+    if most > longest:
+        raise UserError(
+            f"an utterance of {most} frames is longer than {longest}; {way_out}"
+        )
+    return frames
 
 
 def widen(x: Tensor) -> Tensor:
