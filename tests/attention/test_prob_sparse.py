@@ -143,6 +143,16 @@ def test_choosing_has_no_gradient():
         assert set(moved) == set(index[0, head].tolist())
 
 
+@pytest.mark.parametrize("measure", ["max_mean", "lse"])
+def test_half_precision_chooses_as_float32_does(measure):
+    """Of the same queries and keys; products of bfloat16 would tie and shuffle them."""
+    module = make(measure=measure, r_sparse=0.3).float()
+    query, key = random_heads(4, 60).bfloat16(), random_heads(4, 60).bfloat16()
+    lengths = torch.full((4,), 60)
+    exact, _ = module.choose(query.float(), key.float(), lengths)
+    assert torch.equal(module.choose(query, key, lengths)[0], exact)
+
+
 def test_measures_bound_each_other():
     """On all keys: max - mean <= M <= max - mean + ln L; M >= ln L, with equality if q = 0."""
     frames = 7

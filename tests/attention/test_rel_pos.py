@@ -103,6 +103,20 @@ def test_fewer_queries_than_keys_take_the_last_rows_of_time():
     assert torch.equal(part, table[: 3 + 7 - 1])
 
 
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize(
+    "q_len, k_len, lead", [(3, 7, 4), (3, 7, 2), (7, 3, 0), (2, 5, 9)]
+)
+def test_rows_of_any_queries_and_keys(q_len, k_len, lead, legacy):
+    """Row p stands for the distance ``lead + q - 1 - p``; the old table knows no sign."""
+    rows = RelPosTable(8, legacy).rows(q_len, k_len, lead)
+    distance = lead + q_len - 1 - torch.arange(q_len + k_len - 1)
+    distance = distance.abs() if legacy else distance
+    angles = distance[:, None].double() * 10000.0 ** (-torch.arange(0, 8, 2) / 8)
+    torch.testing.assert_close(rows[:, 0::2].double(), angles.sin(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(rows[:, 1::2].double(), angles.cos(), rtol=0, atol=1e-5)
+
+
 def test_shift_meets_the_published_mapping():
     mapping = load("relpos.json")["mapping_klen5"]
     one_hot = (
@@ -221,3 +235,11 @@ def test_long_tables_are_exact():
         table[:, 0].double(), torch.sin(distance), rtol=0, atol=1e-6
     )
     assert math.isclose(table[0, 1].item(), math.cos(5999.0), abs_tol=1e-6)
+
+
+def test_parameters_have_the_names_that_checkpoints_know():
+    names = set(RelPosAttention(8, 2, 0.0, RelPosAttention.Config()).state_dict())
+    linear = {"query", "key", "value", "out"}
+    assert names == {f"{n}.{p}" for n in linear for p in ("weight", "bias")} | {
+        *("position.weight", "content_bias", "position_bias")
+    }
