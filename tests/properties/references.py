@@ -182,12 +182,12 @@ VARIANTS = {
         {"measure": "lse", "r_sample": 1.0},
         {"head_mode": "shared", "r_sparse": 0.3},
         {"measure": "lse", "head_mode": "shared"},
-        {"min_len": 4, "r_sparse": 0.1},
+        {"min_len": 5, "r_sparse": 0.1},
         {"r_sparse": 1.0},
     ],
-    "cosformer": LINEAR + [{"period": 9}],
-    "lbla": LINEAR + [{"period": 9}],
-    "m_ape": LINEAR + [{"period": 9}, {"extend": False}],
+    "cosformer": LINEAR + [{"period": 12}],
+    "lbla": LINEAR + [{"period": 12}],
+    "m_ape": LINEAR + [{"period": 12}, {"extend": False}],
     "lmla": LINEAR
     + [
         {"scope": scope, "max_length": 3, "beyond": beyond, "init": init}

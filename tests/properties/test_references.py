@@ -38,10 +38,10 @@ def test_equals_the_naive_loops(kind, options):
         setattr(own, name, option)
     torch.manual_seed(0)
     module = make_attention(attention, DIM, HEADS, 0.0, 0).double().eval()
-    lengths = [5, 1, 3]
-    x = torch.randn(3, 5, DIM, dtype=torch.float64)
-    valid = valid_mask(torch.tensor(lengths), 5)
-    shared = make_shared(attention, DIM)(5)
+    lengths = [9, 1, 4]
+    x = torch.randn(3, 9, DIM, dtype=torch.float64)
+    valid = valid_mask(torch.tensor(lengths), 9)
+    shared = make_shared(attention, DIM)(9)
     context = AttentionContext(valid, visible_bias(valid, torch.float64), shared)
     parameters = [p for p in module.parameters() if p.requires_grad]
     out = module(x, context)
