@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from icefall_attn.environment import describe_cpu
 from icefall_attn.errors import UserError
 
 
@@ -43,6 +44,13 @@ def _tried(name: str) -> torch.device:
         reason = str(error).strip().split("\n")[0]
         raise UserError(f"device '{name}' cannot be used: {reason}") from None
     return device
+
+
+def describe(device: torch.device) -> str:
+    """The name of the GPU, or of the processor with its usable cores."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return describe_cpu()
 
 
 def peak_memory_gib(device: torch.device = torch.device("cpu")) -> float:

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Callable, List, Tuple
 
-__all__ = ["environment_report", "usable_cores", "why_no_k2"]
+__all__ = ["describe_cpu", "environment_report", "usable_cores", "why_no_k2"]
 
 
 def environment_report(command: bool = True) -> str:
@@ -140,6 +140,7 @@ def _torchaudio() -> str:
 
 
 def describe_cpu() -> str:
+    """The processor's model, and how many of its cores are usable."""
     model = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():

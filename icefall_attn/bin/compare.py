@@ -18,7 +18,6 @@ from jsonargparse import ArgumentParser
 from icefall_attn.bin.options import parse
 from icefall_attn.bin.results import find_results
 from icefall_attn.cost import multiply_adds
-from icefall_attn.environment import describe_cpu
 from icefall_attn.errors import UserError, run_main
 from icefall_attn.files import atomic_write
 from icefall_attn.scoring.comparison import (
@@ -98,7 +97,7 @@ def record(exp_dir: Path) -> Record:
         memory_gib=round(progress["memory_gib"], 3),
         parameters=sum(p.numel() for p in experiment.model.parameters()),
         multiply_adds=work,
-        machine=describe_cpu(),
+        machine=progress.get("machine", ""),
     )
     for method, summary in find_results(str(exp_dir)):
         result.add(method, summary)

@@ -26,7 +26,7 @@ class Record:
       memory_gib: peak memory of the training.
       parameters: of the whole model.
       multiply_adds: of the encoder, on ten seconds of speech.
-      machine: what trained it.
+      machine: what trained it, or "".
       rates: error rate in percent by set and search.
       rtf: real-time factor by set and search.
     """
@@ -117,40 +117,66 @@ def _remarks(
 ) -> List[str]:
     """What the table's differences have to be held against."""
     remarks = [
-        "Error rates in percent: the mean over seeds, and the range if there are several."
+        "Error rates in percent: the mean over seeds, and the range if there are several. RTF is time on the clock, "
+        "which other work on the machine lengthens; training is processor time."
     ]
     groups = _by_name(records)
-    for set_name in sets:
-        rates = _rates(groups.get(baseline, []), set_name)
-        if len(rates) < 2:
-            continue
-        spread = max(rates) - min(rates)
-        remarks.append(
-            f"On {set_name}, {len(rates)} seeds of `{baseline}` lie {spread:.2f} apart (greedy search); "
-            "what differs by less is not told apart. "
-            + " ".join(
-                f"Not told apart from `{reference}`: {_alike(groups, reference, set_name, spread)}."
-                for reference in (baseline, control)
-                if _rates(groups.get(reference, []), set_name)
-            )
-        )
-    machines = sorted({record.machine for record in records})
-    remarks.append(f"Trained on: {'; '.join(machines)}.")
+    spreads = [
+        _spread(groups, set_name, search, baseline, control)
+        for set_name in sets
+        for search in SEARCHES
+        if len(_rates(groups.get(baseline, []), set_name, search)) > 1
+    ]
+    if spreads:
+        remarks += [
+            f"Seeds of `{baseline}` lie apart by as much as this; what differs by less is not told apart:",
+            "",
+            *spreads,
+            "",
+        ]
+    machines = sorted({record.machine for record in records if record.machine})
+    if machines:
+        remarks.append(f"Trained on: {'; '.join(machines)}.")
     return remarks
 
 
+def _spread(
+    groups: Dict[str, List[Record]],
+    set_name: str,
+    search: str,
+    baseline: str,
+    control: str,
+) -> str:
+    """How far the baseline's seeds lie apart, and which variants are no farther from it, or from the control."""
+    rates = _rates(groups[baseline], set_name, search)
+    spread = max(rates) - min(rates)
+    alike = [
+        f"not told apart from `{name}`: {_alike(groups, name, set_name, search, spread)}"
+        for name in (baseline, control)
+        if _rates(groups.get(name, []), set_name, search)
+    ]
+    return (
+        f"- {set_name} {_short(search)}: {spread:.2f} between {len(rates)} seeds; "
+        f"{'; '.join(alike)}."
+    )
+
+
 def _alike(
-    groups: Dict[str, List[Record]], reference: str, set_name: str, spread: float
+    groups: Dict[str, List[Record]],
+    reference: str,
+    set_name: str,
+    search: str,
+    spread: float,
 ) -> str:
     """The variants with the reference's start whose mean is within ``spread`` of its mean."""
-    mean = statistics.mean(_rates(groups[reference], set_name))
+    mean = statistics.mean(_rates(groups[reference], set_name, search))
     names = [
         f"`{name}`"
         for name, group in groups.items()
         if name != reference
         and group[0].init == groups[reference][0].init
-        and _rates(group, set_name)
-        and abs(statistics.mean(_rates(group, set_name)) - mean) <= spread
+        and _rates(group, set_name, search)
+        and abs(statistics.mean(_rates(group, set_name, search)) - mean) <= spread
     ]
     return ", ".join(names) or "none"
 

@@ -20,6 +20,7 @@ class Progress:
       dropped: utterances left out.
       skipped_steps: steps left out because the gradient was not finite.
       memory_gib: peak memory, of the first process or of its GPU.
+      machine: the GPU or the processor that trains, of the first process.
       processes: that train together.
       earlier: parts of the epoch that other numbers of processes have done: how many, and the
         batches of each.
@@ -34,6 +35,7 @@ class Progress:
     dropped: int = 0
     skipped_steps: int = 0
     memory_gib: float = 0.0
+    machine: str = ""
     processes: int = 1
     earlier: List[List[int]] = field(default_factory=list)
 

@@ -16,7 +16,7 @@ from icefall_attn.data.batch import Batch
 from icefall_attn.data.lexicon import load_lexicon
 from icefall_attn.data.loader import eval_loader, train_loader
 from icefall_attn.data.tokenizer import Tokenizer
-from icefall_attn.device import choose_device, peak_memory_gib
+from icefall_attn.device import choose_device, describe, peak_memory_gib
 from icefall_attn.errors import UserError
 from icefall_attn.files import remove_leftovers
 from icefall_attn.nn.dropout import begin_step
@@ -360,6 +360,7 @@ class Trainer:
     ) -> None:
         used = peak_memory_gib(self.device)
         self.progress.memory_gib = max(self.progress.memory_gib, used)
+        self.progress.machine = describe(self.device)
         random = self.group.gather(get_random_state())
         if not self.group.leads:
             return

@@ -131,6 +131,7 @@ def test_mechanisms_are_compared_in_pieces(first_run, checkout, run):
     for record in records:
         assert set(record["rates"]) == {"dev", "test"}
         assert record["seconds"] > 0 and record["memory_gib"] > 0.1
+        assert record["machine"].endswith("cores usable")
         assert record["multiply_adds"] > 1e6 and record["parameters"] > 1e4
     table = (results / "compare.md").read_text()
     assert "| full |" in table and "| E1 | 42 | 12 after full |" in table

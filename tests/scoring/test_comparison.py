@@ -45,14 +45,30 @@ def test_table():
 def test_differences_within_the_spread_are_named():
     """Seeds of full lie 2 apart around 11: 13 is within that, 13.5 is not."""
     table = markdown(RECORDS, "full")
-    assert "2 seeds of `full` lie 2.00 apart" in table
-    assert "Not told apart from `full`: `near`." in table
+    line = "- test greedy: 2.00 between 2 seeds; not told apart from `full`: `near`."
+    assert line in table.splitlines()
     later = [make("B1", 1, 9.0, "full"), make("E1", 1, 10.5, "full")]
     table = markdown(RECORDS + later, "full", control="B1")
-    assert (
-        "Not told apart from `full`: `near`. Not told apart from `B1`: `E1`." in table
-    )
-    assert "lie" not in markdown(RECORDS[1:], "full")  # one seed has no spread
+    line = line[:-1] + "; not told apart from `B1`: `E1`."
+    assert line in table.splitlines()
+    assert "between" not in markdown(RECORDS[1:], "full")  # one seed has no spread
+
+
+def test_each_search_has_its_spread():
+    """What greedy search does not tell apart, beam search may."""
+    records = [make("full", 1, 10.0), make("full", 2, 12.0), make("near", 1, 13.0)]
+    records[1].rates["test"]["modified_beam_search"] = 9.1  # 0.1 from the first seed
+    table = markdown(records, "full")
+    assert "greedy: 2.00 between 2 seeds; not told apart from `full`: `near`." in table
+    assert "beam: 0.10 between 2 seeds; not told apart from `full`: none." in table
+    assert "graph" not in table[table.index("lie apart") :]  # it was not used
+
+
+def test_machines():
+    elsewhere = make("full", 3, 9.0)
+    elsewhere.machine = ""  # trained before machines were remembered
+    assert "Trained on: a CPU." in markdown(RECORDS + [elsewhere], "full")
+    assert "Trained on" not in markdown([elsewhere], "full")
 
 
 def test_records_are_kept_and_replaced(tmp_path):

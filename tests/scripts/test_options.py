@@ -70,7 +70,7 @@ OPTIONS = {
     "train": "config exp-dir world-size launcher cluster dry-run",
     "decode": "exp-dir sets methods graph avg by checkpoint",
     "run": "nj config exp-dir avg methods world-size launcher cluster dry-run",
-    "compare": "list names seeds max-steps config exp-dir results avg methods dry-run",
+    "compare": "list names seeds max-steps config exp-dir results avg methods baseline dry-run",
 }
 TOKENS = "token-kind vocab-size"
 LARGE = "dl-dir subset-hours musan rirs arpa"

@@ -249,10 +249,12 @@ def test_compare_trains_and_decodes_each_variant_with_each_seed(recipe: Recipe) 
 
 
 def test_compare_refuses_what_it_cannot_do(recipe: Recipe) -> None:
-    (recipe.dir / "conf/two.txt").write_text(LIST)
+    (recipe.dir / "conf/two.txt").write_text(LIST + "plain\n")  # no options of its own
     options = ["--list", str(recipe.dir / "conf/two.txt")]
+    done = recipe.run("compare.sh", *options, "--names", "plain", "--dry-run", "true")
+    assert done.returncode == 0 and "plain-42-train" in done.stdout
     done = recipe.run("compare.sh", *options, "--names", "full B7")
-    assert done.returncode == 2 and "no variant 'B7', only full B1" in done.stderr
+    assert done.returncode == 2 and "no variant 'B7', only full B1 plain" in done.stderr
     done = recipe.run("compare.sh", *options, "--names", "B1")
     assert done.returncode == 1
     assert "B1 starts from full, which is not trained with seed 42" in done.stderr

@@ -4,6 +4,7 @@
 
 . "$tools/stages/searches.sh"
 option list file "$tools/stages/compare.txt" "variants: a name and options of icefall-attn-train on each line"
+option baseline string full "the variant whose seeds say what a difference has to exceed"
 option names string "" "some of them (default: all)"
 option seeds numbers 42 "seeds of every variant"
 option max-steps count 2500 "optimiser steps of each training"
@@ -22,8 +23,6 @@ parse_options "$@"
 leave_out_what_needs_k2
 
 work_dir=$exp_dir
-needs "run ./prepare.sh first" "$config" "$(inventory_of "$config" "${extra[@]}")" data/fbank/"${corpus}"_cuts_{train,dev}.jsonl.gz
-
 declare -A options_of
 all=()
 while read -r name rest; do
@@ -31,7 +30,7 @@ while read -r name rest; do
 done <"$list"
 read -r -a chosen <<<"${names:-${all[*]}}"
 for name in "${chosen[@]}"; do
-  [ -n "${options_of[$name]:-}" ] || stop 2 "--names: $list has no variant '$name', only ${all[*]}"
+  [ -n "${options_of[$name]+set}" ] || stop 2 "--names: $list has no variant '$name', only ${all[*]}"
 done
 cuts=()
 for set in $(prepared $sets); do cuts+=("$set=data/fbank/${corpus}_cuts_$set.jsonl.gz"); done
@@ -66,10 +65,13 @@ train_and_decode() { # train_and_decode NAME SEED
   done
 }
 
+[ "$dry_run" = true ] ||
+  needs "run ./prepare.sh first" "$config" "$(inventory_of "$config" "${extra[@]}")" \
+    data/fbank/"${corpus}"_cuts_{train,dev}.jsonl.gz
 for seed in $seeds; do
   for name in "${chosen[@]}"; do train_and_decode "$name" "$seed"; done
 done
 [ "$dry_run" = false ] || exit 0
 use_environment
 icefall-attn-compare --exp-dir "$exp_dir" --records "$results/compare.jsonl" --table "$results/compare.md" \
-  --plot "$results/compare.png"
+  --plot "$results/compare.png" --baseline "$baseline"
