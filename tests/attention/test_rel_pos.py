@@ -179,7 +179,8 @@ def test_attention_of_a_constant_sequence_is_the_published_one(legacy):
     assert symmetric == legacy
 
 
-def test_speechbrains_layout_with_several_heads():
+@pytest.mark.parametrize("layout", ["interleaved", "stacked"])
+def test_speechbrains_layout_with_several_heads(layout):
     """Against the computation of its module, written down from its description."""
     heads, dim, frames = 2, 8, 5
     state = {
@@ -189,18 +190,23 @@ def test_speechbrains_layout_with_several_heads():
         "linear_pos.weight": torch.randn(dim, dim),
         "out_proj.weight": torch.randn(dim, dim),
         "out_proj.bias": torch.randn(dim),
+        "in_proj_bias": torch.randn(3 * dim),
     }
     config = RelPosAttention.Config(scale="embed_dim")
     module = RelPosAttention(dim, heads, 0.0, config)
-    module.load_state_dict(from_speechbrain(state, heads))
+    module.load_state_dict(from_speechbrain(state, heads, layout))
     x = torch.randn(1, frames, dim)
     shared = RelPosTable(dim)(frames)
     valid = torch.ones(1, frames, dtype=torch.bool)
     out = module(x, AttentionContext(valid, None, shared))[0]
 
     width = dim // heads
-    projected = (x[0] @ state["in_proj_weight"].t()).view(frames, heads, 3 * width)
-    query, key, value = projected.chunk(3, dim=-1)
+    projected = x[0] @ state["in_proj_weight"].t() + state["in_proj_bias"]
+    if layout == "interleaved":
+        blocks = projected.view(frames, heads, 3 * width).chunk(3, dim=-1)
+    else:
+        blocks = [b.view(frames, heads, width) for b in projected.chunk(3, dim=-1)]
+    query, key, value = blocks
     u = state["pos_bias_u"].view(heads, width)
     v = state["pos_bias_v"].view(heads, width)
     position = (shared[0] @ state["linear_pos.weight"].t()).view(-1, heads, width)
@@ -221,6 +227,24 @@ def test_speechbrains_layout_with_several_heads():
 def test_weights_that_are_not_speechbrains_are_refused():
     with pytest.raises(UserError, match="pos_bias_u is missing"):
         from_speechbrain({"in_proj_weight": torch.zeros(24, 8)}, 1)
+    state = {
+        "in_proj_weight": torch.zeros(24, 8),
+        "pos_bias_u": torch.zeros(4, 2),
+        "pos_bias_v": torch.zeros(4, 2),
+        "linear_pos.weight": torch.zeros(8, 8),
+        "out_proj.weight": torch.zeros(8, 8),
+    }
+    from_speechbrain(state, heads=2)
+    refused = [(3, "3 heads do not divide"), (0, "0 heads"), (1, "pos_bias_u is")]
+    for heads, message in refused + [(4, r"pos_bias_u is \(4, 2\), not \(2, 4\)")]:
+        with pytest.raises(UserError, match=message):
+            from_speechbrain(state, heads)
+    with pytest.raises(UserError, match="layout 'chunked'"):
+        from_speechbrain(state, 2, "chunked")
+    with pytest.raises(UserError, match="in_proj_weight is"):
+        from_speechbrain({**state, "in_proj_weight": torch.zeros(16, 8)}, 2)
+    with pytest.raises(UserError, match="out_proj.bias is"):
+        from_speechbrain({**state, "out_proj.bias": torch.zeros(9)}, 2)
 
 
 def test_scale_is_refused_by_name():
