@@ -4,7 +4,8 @@
 For every registered mechanism and a range of lengths (frames of 40 ms), forward and forward +
 backward of one layer's self-attention module, as ratios to ``full`` in the same run. Writes a table
 to the console and to a file, and a plot. With ``--core`` the projections of queries, keys, values and
-output are left out: they cost the same in all.
+output are left out: they cost the same in all. With ``--eval`` they run as in decoding: no dropout, so
+that ``full`` takes torch's fused attention where torch has it (2.1 and later).
 
     tools/bench_attention.py                                  # 100 to 4000 frames
     tools/bench_attention.py --kinds full prob_sparse --lengths 400 800 --output attention
@@ -56,6 +57,7 @@ def main() -> None:
         help="of a batch: as many utterances as fit",
     )
     parser.add_argument("--core", action="store_true", help="leave the projections out")
+    parser.add_argument("--eval", action="store_true", help="as in decoding")
     parser.add_argument("--repeats", type=positive, default=5, help="measured rounds")
     parser.add_argument(
         "--output", type=Path, default=Path("attention"), help="OUTPUT.{txt,png}"
@@ -65,7 +67,7 @@ def main() -> None:
     rows = []
     for length in args.lengths:
         batch = max(1, args.frames // length)
-        rows += measure(kinds, length, batch, args.core, args.repeats)
+        rows += measure(kinds, length, batch, args.repeats, args.core, args.eval)
         if length == args.lengths[0]:
             print(HEAD)
         for row in rows[-len(kinds) :]:
@@ -92,10 +94,10 @@ def show(row: Dict[str, Any]) -> str:
 
 
 def measure(
-    kinds: List[str], frames: int, batch: int, core: bool, repeats: int
+    kinds: List[str], frames: int, batch: int, repeats: int, core: bool, decoding: bool
 ) -> List[Dict[str, Any]]:
     """One row per mechanism, ratios to the first."""
-    modules = {kind: Layer(kind, frames, batch, core) for kind in kinds}
+    modules = {kind: Layer(kind, frames, batch, core, decoding) for kind in kinds}
     forward = alternate({kind: m.forward for kind, m in modules.items()}, repeats)
     both = alternate({kind: m.forward_backward for kind, m in modules.items()}, repeats)
     rows = []
@@ -109,7 +111,7 @@ def measure(
                 "work": module.multiply_adds(),
                 "forward": forward[kind],
                 "forward+backward": both[kind],
-                "memory": in_a_process(memory_of, kind, frames, batch, core),
+                "memory": in_a_process(memory_of, kind, frames, batch, core, decoding),
             }
         )
     for row in rows:
@@ -121,11 +123,11 @@ def measure(
 class Layer:
     """One layer's self-attention and a batch of equally long utterances."""
 
-    def __init__(self, kind: str, frames: int, batch: int, core: bool):
+    def __init__(self, kind: str, frames: int, batch: int, core: bool, decoding: bool):
         torch.manual_seed(0)
         config = AttentionConfig(kind=kind)
         config.lmla.max_length = MAX_TABLE
-        self.module = make_attention(config, DIM, HEADS, 0.1, 0).train()
+        self.module = make_attention(config, DIM, HEADS, 0.1, 0).train(not decoding)
         if core:
             for name in ("query", "key", "value", "out"):
                 setattr(self.module, name, torch.nn.Identity())
@@ -157,12 +159,11 @@ class Layer:
         return multiply_adds(self.forward)
 
 
-def memory_of(kind: str, frames: int, batch: int, core: bool) -> float:
+def memory_of(kind: str, frames: int, batch: int, core: bool, decoding: bool) -> float:
     """Peak MiB of forward and backward above the module and its input."""
-    layer = Layer(kind, frames, batch, core)
-    Layer(
-        kind, 20, 1, core
-    ).forward_backward()  # libraries allocate at their first call
+    layer = Layer(kind, frames, batch, core, decoding)
+    warm_up = Layer(kind, 20, 1, core, decoding)
+    warm_up.forward_backward()  # libraries allocate at their first call
     return peak_mib(layer.forward_backward)
 
 
