@@ -81,11 +81,11 @@ CAUSAL = ["--model.encoder.context.kind", "causal"]
         (CAUSAL, "feature_norm=utterance needs whole utterances"),
         (
             COMBINED + ["prob_sparse", *CAUSAL],
-            "attention.kind=prob_sparse cannot be had with context.kind=causal",
+            "attention.kind=prob_sparse: which of its queries attend depends",
         ),
         (
             COMBINED + ["prob_sparse", f"{ATTENTION}.prob_sparse.n_share", "16"],
-            "n_share=16 layers, but there are 12",
+            "n_share=16 layers, but there are num_layers=12",
         ),
         (
             COMBINED + ["lmla", f"{ATTENTION}.lmla.max_length", "500"],

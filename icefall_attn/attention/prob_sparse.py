@@ -79,11 +79,12 @@ class ProbSparseAttention(DotProductAttention):
     def objection(config: Config, encoder) -> Optional[str]:
         """See `registry`."""
         if encoder.context.kind != "full":
-            return "which of its queries attend depends on the whole utterance"
-        if config.n_share > encoder.num_layers:
             return (
-                f"n_share={config.n_share} layers, but there are {encoder.num_layers}"
+                "which of its queries attend depends on the whole utterance, and "
+                f"context.kind={encoder.context.kind} hides some of it; use context.kind=full"
             )
+        if config.n_share > encoder.num_layers:
+            return f"n_share={config.n_share} layers, but there are num_layers={encoder.num_layers}"
         return None
 
     def __init__(

@@ -110,10 +110,7 @@ class ConformerConfig:
             )
         reason = objection(self.attention, self)
         if reason is not None:
-            raise ValueError(
-                f"attention.kind={kind} cannot be had with context.kind={self.context.kind}, "
-                f"num_layers={self.num_layers} and its other options: {reason}"
-            )
+            raise ValueError(f"attention.kind={kind}: {reason}")
 
     def check_longest(self, seconds: float) -> None:
         """Refuses training speech that is longer than the attention's positions reach.

@@ -226,18 +226,19 @@ B1 --train.init_from @full
 def test_compare_trains_and_decodes_each_variant_with_each_seed(recipe: Recipe) -> None:
     (recipe.dir / "conf/two.txt").write_text(LIST)
     options = ["--list", str(recipe.dir / "conf/two.txt"), "--seeds", "1 2"]
-    options += ["--max-steps", "7", "--methods", "greedy_search"]
+    options += ["--max-steps", "7", "--methods", "greedy_search", "--avg", "2"]
     done = recipe.run("compare.sh", *options, "--", "--optim.lr", "1")
     assert done.returncode == 0, done.stderr
     calls = recipe.called()
     trained = [call for call in calls if "-train" in call]
+    start = "exp-compare/full/seed-"
     expected = [
         f"icefall-attn-train --config conf/train.yaml --exp-dir exp-compare/{name}/seed-{seed} "
         f"--train.seed {seed} --train.max_steps 7 {own} --optim.lr 1"
         for seed in (1, 2)
         for name, own in (
             ("full", "--model.encoder.attention.kind full"),
-            ("B1", f"--train.init_from exp-compare/full/seed-{seed}"),
+            ("B1", f"--train.init_from {start}{seed} --train.init_avg 2"),
         )
     ]
     assert trained == expected

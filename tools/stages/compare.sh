@@ -55,6 +55,7 @@ train_and_decode() { # train_and_decode NAME SEED
     [[ ${words[word]} == @* ]] || continue
     start=${words[word]#@}
     words[word]=$exp_dir/$start/seed-$2
+    words+=(--train.init_avg "$avg") # what is decoded of the one is the start of the other
     [ "$dry_run" = true ] || needed "$1" "$start" "$2"
   done
   each_stage "$1-$2-train" icefall-attn-train --config "$config" --exp-dir "$exp" --train.seed "$2" \

@@ -47,7 +47,10 @@ class LinearConfig:
 
 
 class LinearAttention(Projections):
-    """What the linear mechanisms share; one adds `multipliers`."""
+    """What the linear mechanisms share; one adds `multipliers`.
+
+    Their weights are never made, so that there is no dropout of weights: ``dropout`` is not used.
+    """
 
     uses_input_positions = True
     scores_keys = False

@@ -61,8 +61,8 @@ class LearnableLinearAttention(LinearAttention):
         """See `registry`."""
         if encoder.context.kind != "full" and config.beyond == "interpolate":
             return (
-                "beyond=interpolate stretches the table over the whole utterance, whose length a "
-                "causal model does not know; use clamp"
+                "beyond=interpolate stretches the table over the whole utterance, whose length "
+                f"context.kind={encoder.context.kind} does not know; use clamp"
             )
         return None
 

@@ -48,8 +48,8 @@ class PeriodicAttention(LinearAttention):
         """See `registry`."""
         if encoder.context.kind != "full" and config.period == 0:
             return (
-                "period=0 stretches the cosine over the whole utterance, whose length a causal "
-                "model does not know; set period to the longest length in frames"
+                "period=0 stretches the cosine over the whole utterance, whose length "
+                f"context.kind={encoder.context.kind} does not know; set period to the longest length in frames"
             )
         return None
 
