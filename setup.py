@@ -12,6 +12,7 @@ PROGRAMS = {
     "launch": "launch",
     "decode": "decode",
     "transcribe": "transcribe",
+    "stream": "stream",
     "results": "results",
     "compare": "compare",
     "check-env": "check_env",

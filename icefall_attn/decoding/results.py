@@ -5,6 +5,9 @@ from typing import List, Optional
 
 from icefall_attn.decoding.config import SearchConfig
 
+#: Seconds from one encoder frame to the next.
+FRAME_SECONDS = 0.04
+
 
 @dataclass
 class Hypothesis:

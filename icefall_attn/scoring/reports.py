@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Dict, List, Mapping, Sequence, Union
 
-from icefall_attn.decoding.results import Hypothesis
+from icefall_attn.decoding.results import FRAME_SECONDS, Hypothesis
 from icefall_attn.errors import UserError
 from icefall_attn.files import atomic_write
 from icefall_attn.scoring.errors import EPSILON, Score, counts_by_pair
 
-#: Seconds from one encoder frame to the next.
-FRAME_SECONDS = 0.04
 #: How an empty side is written in ``(ref->*)`` and ``(*->hyp)``.
 _NOTHING = "*"
 _COLUMNS = "settings WER ins del sub ref_units missing RTF unit set model".split()

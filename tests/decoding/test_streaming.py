@@ -21,10 +21,10 @@ CONTEXTS = {
 LENGTHS = [120, 37, 6, 203, 80, 0]
 
 
-def make_model(context, norm="running"):
+def make_model(context, norm="running", feature_dim=8):
     torch.manual_seed(0)
     encoder = ConformerConfig(
-        feature_dim=8, dim=16, heads=2, num_layers=2, feed_forward_dim=32, kernel_size=5,
+        feature_dim=feature_dim, dim=16, heads=2, num_layers=2, feed_forward_dim=32, kernel_size=5,
         subsampling_channels=4, context=context,
     )  # fmt: skip
     predictor = PredictorConfig(dim=16)
