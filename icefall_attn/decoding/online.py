@@ -1,7 +1,7 @@
 """Streams of samples recognised as they come, many side by side, each in segments."""
 
 from dataclasses import dataclass
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor
@@ -46,7 +46,7 @@ class OnlineStream:
         self._finished = False
         self.segments: List[Segment] = []
         self.done = False
-        self.encoder_state = recognizer.model.init_stream(1)
+        self.group = Group([self], recognizer.model.init_stream(1))
         self.search = recognizer.start_search()
         self._begin = 0  # encoder frame at which the segment begins
 
@@ -74,6 +74,11 @@ class OnlineStream:
         if self._finished:
             return not self.done
         return len(self._pending) >= self._recognizer.piece
+
+    @property
+    def encoder_state(self) -> Any:
+        """What the encoder keeps of the stream, as a batch of one."""
+        return self.group.part({self})[1]
 
     @property
     def partial(self) -> Segment:
@@ -107,6 +112,30 @@ class OnlineStream:
             self.segments.append(ended)
         self._begin += self.search.frames
         self.search = self._recognizer.start_search()
+
+
+class Group:
+    """Streams whose encoder states lie in one batch, as their last step together left them.
+
+    While the same streams step together nothing is copied from one batch to another.
+    """
+
+    def __init__(self, members: List[OnlineStream], state: Any) -> None:
+        self.members, self.state = members, state
+        for member in members:
+            member.group = self
+
+    def part(self, wanted: Set[OnlineStream]) -> Tuple[List[OnlineStream], Any]:
+        """Those of the members that are wanted, with their state."""
+        members = [member for member in self.members if member in wanted]
+        if len(members) == len(self.members):
+            return members, self.state
+        rows = [row for row, member in enumerate(self.members) if member in wanted]
+        return members, select(self.state, rows)
+
+    def leave(self, leaving: Set[OnlineStream]) -> None:
+        """Forgets some of the members, and what was kept of them."""
+        self.members, self.state = self.part(set(self.members) - leaving)
 
 
 class StreamingRecognizer:
@@ -156,27 +185,32 @@ class StreamingRecognizer:
         """Recognises a piece of each of the streams that are ready, all together.
 
         Returns:
-          Those streams; none when there is nothing to do.
+          Those streams, in any order; none when there is nothing to do.
         """
         streams = [stream for stream in streams if stream.ready]
         if not streams:
             return []
+        wanted = set(streams)
+        groups = list(dict.fromkeys(stream.group for stream in streams))
+        parts = [group.part(wanted) for group in groups]
+        streams = [stream for members, _ in parts for stream in members]
         pieces, last = zip(*(stream.take() for stream in streams))
         lengths = torch.tensor([len(piece) for piece in pieces])
         features = torch.nn.utils.rnn.pad_sequence(pieces, batch_first=True)
         out, ready, state = self.model.encode_step(
             features.to(self.device),
             lengths.to(self.device),
-            stack_states([stream.encoder_state for stream in streams]),
+            stack_states([state for _, state in parts]),
             torch.tensor(last, device=self.device),
         )
+        for group in groups:
+            group.leave(wanted)
+        Group(streams, state)
         searches = self._advance(
             self.model, [stream.search for stream in streams], out, ready, self.config
         )
-        for row, (stream, search) in enumerate(zip(streams, searches)):
-            rows = torch.tensor([row], device=self.device)
-            stream.encoder_state, stream.search = select(state, rows), search
-            stream.done = last[row]
+        for stream, search, ends in zip(streams, searches, last):
+            stream.search, stream.done = search, ends
             if stream.done or self._ends(stream):
                 stream.end_segment()
         return streams

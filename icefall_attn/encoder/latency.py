@@ -34,10 +34,16 @@ def latency(config: ConformerConfig) -> Latency:
 
     Look-ahead adds up over the layers of ``rsa`` only (DCN, Moritz et al. 2021, section 2).
     """
+    hop = config.context.chosen.window().chunk
+    waits = [wait(config, frame) for frame in range(hop)]
+    return Latency(FRONT_END, min(waits), sum(waits) / hop, max(waits))
+
+
+def wait(config: ConformerConfig, frame: int) -> float:
+    """Milliseconds from the middle of one frame of an encoder to the input that its output needs."""
     limits = config.context.chosen.window()
     if unlimited(limits.ahead):
-        return Latency(FRONT_END, float("inf"), float("inf"), float("inf"))
+        return float("inf")
     layers = config.num_layers if config.context.kind == "rsa" else 1
-    least = FRONT_END + FRAME * limits.ahead * layers
-    within = FRAME * (limits.chunk - 1)
-    return Latency(FRONT_END, least, least + within / 2, least + within)
+    within = limits.chunk - 1 - frame % limits.chunk
+    return FRONT_END + FRAME * (limits.ahead * layers + within)

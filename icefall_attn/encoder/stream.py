@@ -4,7 +4,7 @@ What comes out is what the masked pass gives for whole utterances, whatever the 
 state is a tuple of tensors whose first dimension is that of the streams.
 """
 
-from typing import Any, Callable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Sequence, Tuple, Union
 
 import torch
 import torch.nn.functional as F
@@ -191,16 +191,16 @@ def _run_both(
     return y, ready, state._replace(held=held, layers=layers)
 
 
-def select(state: Any, rows: Tensor) -> Any:
-    """The state of some of the streams, ``rows`` ``(n,)`` of them, in that order."""
+def select(state: Any, rows: Union[Tensor, List[int]]) -> Any:
+    """The state of some of the streams, the numbers ``rows`` of n of them, in that order."""
     return each_tensor(lambda x: x[rows], state)
 
 
 def stack_states(states: Sequence[Any]) -> Any:
     """One state of the streams of several of the same model, in their order."""
     first = states[0]
-    if first is None:
-        return None
+    if len(states) == 1 or first is None:
+        return first
     if isinstance(first, Tensor):
         return _stack(states)
     parts = [stack_states(parts) for parts in zip(*states)]

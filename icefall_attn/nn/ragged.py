@@ -22,8 +22,7 @@ def window(x: Tensor, start: Tensor, width: int) -> Tensor:
     if x.size(1) == 0 or width == 0:
         return x.new_zeros([x.size(0), width] + list(x.shape[2:]))
     places = start.unsqueeze(1) + torch.arange(width, device=x.device)
-    rows = torch.arange(x.size(0), device=x.device).unsqueeze(1)
-    return x[rows, places.clamp(0, x.size(1) - 1)]
+    return _pick(x, places)
 
 
 def append(buffer: Tensor, count: Tensor, piece: Tensor) -> Tensor:
@@ -43,11 +42,18 @@ def append(buffer: Tensor, count: Tensor, piece: Tensor) -> Tensor:
     places = torch.arange(width, device=piece.device).expand(piece.size(0), -1)
     count = count.unsqueeze(1)
     places = torch.where(places < count, places, places - count + buffer.size(1))
-    rows = torch.arange(piece.size(0), device=piece.device).unsqueeze(1)
-    both = torch.cat((buffer, piece), dim=1)
-    return both[rows, places.clamp(max=width - 1)]
+    return _pick(torch.cat((buffer, piece), dim=1), places)
 
 
 def longest(lengths: Tensor) -> int:
     """The largest of ``(B,)`` lengths, 0 of none."""
     return int(lengths.max()) if lengths.numel() > 0 else 0
+
+
+def _pick(x: Tensor, places: Tensor) -> Tensor:
+    """Frames ``(B, n)`` of ``(B, N, ...)``, the first and the last for what lies beyond them."""
+    places = places.clamp(0, x.size(1) - 1)
+    rows = torch.arange(x.size(0), device=x.device).unsqueeze(1) * x.size(1)
+    # One index instead of two: several times as fast.
+    picked = x.flatten(0, 1).index_select(0, (places + rows).flatten())
+    return picked.view(places.shape + x.shape[2:])

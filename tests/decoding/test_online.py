@@ -68,6 +68,31 @@ def test_streams_find_what_whole_utterances_find(context, method):
     assert said > 10
 
 
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_stream_that_waits_keeps_its_own_state_alone(context):
+    """Whoever it stepped with before: not a byte of theirs, and of its own nothing is lost."""
+    recognizer = make_recognizer(context, piece=8)
+    generator = torch.Generator().manual_seed(0)
+    first, second, third = (torch.randn(16000, generator=generator) / 9 for _ in "abc")
+    one, two, three = streams = [recognizer.open() for _ in "abc"]
+    for stream, samples in zip(streams, (first, second, third)):
+        stream.accept(samples[:8000])
+    recognizer.run(streams)
+    assert one.group is two.group is three.group
+    two.accept(second[8000:12000])
+    recognizer.run(streams)
+    assert two.group.members == [two] and one.group.members == [one, three]
+    assert len(two.encoder_state.arrived) == 1 and len(one.group.state.arrived) == 2
+    one.accept(first[8000:])
+    two.accept(second[12000:])
+    three.accept(third[8000:])
+    for stream in streams:
+        stream.finish()
+    recognizer.run([three, one, two])
+    alone = feed(recognizer, [first, second, third], [16000] * 3)
+    assert [s.text for s in streams] == [s.text for s in alone]
+
+
 def test_segments_cut_the_search_but_not_the_encoder():
     """With rules, times go on through the stream; blanks after a token end its segment."""
     endpoint = EndpointConfig(silence=0, pause=0, longest=0.4)

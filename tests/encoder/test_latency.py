@@ -6,7 +6,7 @@ from encoder.small import make_encoder
 
 from icefall_attn.attention.contexts import Chunk, ContextConfig, Csa, Dcn, Rsa
 from icefall_attn.encoder.conformer import ConformerConfig
-from icefall_attn.encoder.latency import latency
+from icefall_attn.encoder.latency import latency, wait
 
 CONTEXTS = {
     "causal": ContextConfig("causal"),
@@ -32,6 +32,7 @@ def test_frames_come_out_when_they_should(name):
             10.0 * (now - (4 * t + 3)) for t in range(len(delays), len(delays) + ready)
         ]
     delays = delays[: len(delays) // 4 * 4]
+    assert delays == [wait(encoder.config, t) for t in range(len(delays))]
     told = latency(encoder.config)
     assert told.front_end == 30.0
     assert (min(delays), max(delays)) == (told.least, told.most)
