@@ -82,7 +82,8 @@ def test_a_stream_that_waits_keeps_its_own_state_alone(context):
     two.accept(second[8000:12000])
     recognizer.run(streams)
     assert two.group.members == [two] and one.group.members == [one, three]
-    assert len(two.encoder_state.arrived) == 1 and len(one.group.state.arrived) == 2
+    assert len(two.encoder_state.encoder.arrived) == 1
+    assert len(one.group.state.encoder.arrived) == 2
     one.accept(first[8000:])
     two.accept(second[12000:])
     three.accept(third[8000:])
