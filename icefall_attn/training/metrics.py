@@ -18,9 +18,8 @@ class Metrics:
 
     def add_losses(self, terms: Terms) -> None:
         """Adds a batch's losses, without waiting for them, and its frames."""
-        for name in ("total", "simple", "pruned", "ctc"):
-            value = getattr(terms, name)
-            if value is not None:
+        for name, value in terms._asdict().items():
+            if name != "frames" and value is not None:
                 value = value.detach()
                 self._sums[name] = (
                     self._sums[name] + value if name in self._sums else value

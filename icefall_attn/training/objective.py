@@ -13,12 +13,16 @@ from icefall_attn.training.usable import select
 
 
 class Terms(NamedTuple):
-    """Sums over the utterances of a batch, in nats (scalar tensors), and encoder frames."""
+    """Sums over the utterances of a batch (scalar tensors) and encoder frames.
+
+    In nats, but for ``distillation``, which is a squared distance.
+    """
 
     total: Tensor
     simple: Tensor
     pruned: Tensor
     ctc: Optional[Tensor]
+    distillation: Optional[Tensor]
     frames: int
 
 
@@ -94,6 +98,7 @@ class Objective:
             simple.sum(),
             pruned.sum(),
             None if ctc is None else ctc.sum(),
+            None if distillation is None else distillation.sum(),
             int(lengths.sum()),
         )
 

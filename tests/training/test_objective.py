@@ -6,6 +6,7 @@ from torch import nn
 
 from icefall_attn.data.batch import Batch
 from icefall_attn.rnnt.config import LossConfig
+from icefall_attn.training.metrics import Metrics
 from icefall_attn.training.objective import Objective
 from icefall_attn.transducer.model import Losses
 
@@ -70,3 +71,7 @@ def test_distillation_has_a_weight_of_its_own():
     config = LossConfig(warm_steps=0, simple_scale=0.25, distillation_scale=0.5)
     terms = Objective(Two(ctc=False), config, drop=None)(BATCH, 0, 0.0)
     assert float(terms.total) == pytest.approx(2 * (0.25 + 10 + 500))
+    metrics = Metrics()
+    metrics.add_losses(terms)
+    metrics.add_losses(terms)
+    assert metrics.take()[0]["distillation"] == pytest.approx(2000 / terms.frames)
