@@ -10,12 +10,12 @@ from icefall_attn.errors import UserError
 
 
 def experiment_parser(
-    prog: str, description: str, max_duration: float
+    prog: str, description: str, max_duration: Optional[float] = None
 ) -> ArgumentParser:
     """A parser with the options that choose a model and a search.
 
     Args:
-      max_duration: default of the option of that name.
+      max_duration: default of the option of that name, of programs that have it.
     """
     parser = ArgumentParser(
         prog=prog, description=description, exit_on_error=False, allow_abbrev=False
@@ -41,12 +41,13 @@ def experiment_parser(
         default=SUPPRESS,
         help="one file of the experiment instead, for example last.pt",
     )
-    parser.add_argument(
-        "--max-duration",
-        type=float,
-        default=max_duration,
-        help="seconds of audio in a batch",
-    )
+    if max_duration is not None:
+        parser.add_argument(
+            "--max-duration",
+            type=float,
+            default=max_duration,
+            help="seconds of audio in a batch",
+        )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_class_arguments(SearchConfig, "search")
     return parser
@@ -85,7 +86,7 @@ def parse_experiment(
                 f"--checkpoint must be a file name inside --exp-dir, not"
                 f" '{options.checkpoint}'"
             )
-    if not options.max_duration > 0:
+    if "max_duration" in options and not options.max_duration > 0:
         raise UserError(f"--max-duration must be above 0, not {options.max_duration}")
     for name, default in (("avg", 1), ("by", "valid-loss"), ("checkpoint", None)):
         if name not in options:

@@ -139,9 +139,7 @@ def _from_pcm(file: IO[bytes], size: int) -> Iterator[Tensor]:
 
 
 def _parse(arguments: Optional[List[str]]):
-    parser = experiment_parser(
-        "icefall-attn-stream", "Recognises speech as it comes.", 60.0
-    )
+    parser = experiment_parser("icefall-attn-stream", "Recognises speech as it comes.")
     parser.add_argument(
         "audio", nargs="?", default=STDIN, help="audio file (default: samples on stdin)"
     )

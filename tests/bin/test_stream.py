@@ -61,6 +61,44 @@ def test_file_and_standard_input_give_the_same(
     assert len(changes[0]["text"]) < len(from_file[0])
 
 
+def test_what_was_said_before_a_break_is_shown(streamable, noise, monkeypatch, capsys):
+    """Ctrl-C ends a microphone's stream; it is finished as if the speaker had stopped there."""
+    whole = run(monkeypatch, capsys, data=noise[:16000].tobytes())
+
+    class Broken(io.BytesIO):
+        def read(self, size=-1):
+            data = super().read(size)
+            if not data:
+                raise KeyboardInterrupt
+            return data
+
+    microphone = SimpleNamespace(buffer=Broken(noise[:16000].tobytes()))
+    monkeypatch.setattr("sys.stdin", microphone)
+    assert run(monkeypatch, capsys) == whole != []
+
+
+def test_a_file_as_fast_as_it_was_spoken(
+    streamable, noise, tmp_path, monkeypatch, capsys
+):
+    path = tmp_path / "noise.wav"
+    soundfile.write(path, noise, 16000, subtype="PCM_16")
+    clock, waits = [100.0], []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        clock[0] += seconds
+
+    monkeypatch.setattr(
+        stream, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep)
+    )
+    expected = run(monkeypatch, capsys, str(path))
+    assert waits == []
+    assert run(monkeypatch, capsys, "--real-time", str(path)) == expected
+    assert waits == pytest.approx([0.32] * 6 + [0.08]) and clock[0] == pytest.approx(
+        102
+    )
+
+
 def test_mistakes_are_one_line(streamable, monkeypatch, capsys):
     def refused(words, *options, data=b""):
         with pytest.raises(UserError, match=words):
