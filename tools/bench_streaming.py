@@ -35,7 +35,7 @@ from icefall_attn.errors import UserError, run_main
 from icefall_attn.scoring import score
 from icefall_attn.scoring.delay import Emission, emission_delays
 from icefall_attn.training.allocator import keep_freed_memory
-from icefall_attn.training.checkpoint import Experiment, load_experiment
+from icefall_attn.training.experiment import Experiment, load_experiment
 
 WARM = 10  # seconds of each stream before its steps are timed
 COLUMNS = [
@@ -156,7 +156,7 @@ class Model:
         return [
             self.path,
             f"{latency(self.encoder).mean:.0f}",
-            f"{100 * score(self.references, self.texts, 'word').rate:.2f}",
+            f"{score(self.references, self.texts, 'word').rate:.2f}",
             f"{1e3 * statistics.median(self.steps):.2f}",
             f"{1e3 * steps[-1]:.2f}",
             f"{self.computing / self.audio:.4f}",

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from icefall_attn.data.loader import eval_loader
 from icefall_attn.nn.lengths import subsampled
-from icefall_attn.training.checkpoint import Experiment, load_experiment
+from icefall_attn.training.experiment import Experiment, load_experiment
 
 NEVER = -20.0  # logit of a token that nobody expects
 

@@ -77,7 +77,8 @@ def main(arguments: Optional[List[str]] = None) -> None:
 
 def record(exp_dir: Path) -> Record:
     """What an experiment is remembered by."""
-    from icefall_attn.training.checkpoint import LAST, load_checkpoint, load_experiment
+    from icefall_attn.training.checkpoint import LAST, load_checkpoint
+    from icefall_attn.training.experiment import load_experiment
 
     saved = load_checkpoint(exp_dir / LAST)
     progress = saved["progress"]

@@ -11,59 +11,25 @@ lists as JSON lines, and a log.
 
 import logging
 import sys
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
-
-import torch
+from typing import List, Optional, Tuple
 
 from icefall_attn.bin.options import (
     experiment_parser,
     parse_experiment,
     search_config,
 )
-from icefall_attn.decoding import Hypothesis, SearchConfig, recognize, word_graph
-from icefall_attn.decoding.graphs import DecodingGraph
-from icefall_attn.decoding.streaming import check_streamable, recognize_streams
+from icefall_attn.decoding import word_graph
+from icefall_attn.decoding.recognizer import Search
+from icefall_attn.decoding.sets import Decoded, decode_set
+from icefall_attn.decoding.streaming import check_streamable
 from icefall_attn.device import choose_device
 from icefall_attn.errors import UserError, run_main
 from icefall_attn.files import remove_leftovers
-from icefall_attn.progress import progress_bar
-from icefall_attn.scoring import (
-    Score,
-    Summary,
-    result_paths,
-    result_suffix,
-    score,
-    write_errs,
-    write_nbest,
-    write_recogs,
-    write_summary,
-)
-
-
-@dataclass
-class Decoded:
-    """What came out of one set.
-
-    Args:
-      references: text by utterance id.
-      hypotheses: n-best list by utterance id; an utterance that failed is not in it.
-      audio: seconds of audio.
-      seconds: time of encoder and search, without loading.
-    """
-
-    references: Dict[str, str]
-    hypotheses: Dict[str, List[Hypothesis]]
-    audio: float
-    seconds: float
-
-    @property
-    def rtf(self) -> float:
-        """Real-time factor: seconds of computing per second of audio."""
-        return self.seconds / self.audio if self.audio > 0 else 0.0
+from icefall_attn.scoring import Score, result_paths, result_suffix
+from icefall_attn.scoring.results import write_results
 
 
 def main(arguments: Optional[List[str]] = None) -> None:
@@ -78,7 +44,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     device = choose_device(options.device)
 
     from icefall_attn.data.loader import eval_loader
-    from icefall_attn.training.checkpoint import load_experiment
+    from icefall_attn.training.experiment import load_experiment
 
     experiment = load_experiment(
         options.exp_dir, options.avg, options.by, options.checkpoint
@@ -107,81 +73,13 @@ def main(arguments: Optional[List[str]] = None) -> None:
         for name, path in sets
     }
     for name, loader in loaders.items():
-        decoded = decode_set(model, loader, config, device, name, graph, piece)
-        texts = {
-            id: experiment.tokenizer.decode(nbest[0].tokens)
-            for id, nbest in decoded.hypotheses.items()
-        }
-        result = score(decoded.references, texts, options.unit)
-        paths = result_paths(options.exp_dir, name, experiment.name, config)
-        write_recogs(paths.recogs, result)
-        write_errs(paths.errs, result)
-        write_nbest(
-            paths.nbest, decoded.references, decoded.hypotheses, experiment.tokenizer
+        (decoded,) = decode_set(
+            model, loader, [Search(config, graph)], device, name, piece
         )
-        settings = suffix[len(experiment.name) + 1 :]
-        line = summarize(result, decoded, settings, name, experiment.name)
-        # Last: who finds a summary finds all the files.
-        write_summary(paths.summary, [line])
-        _report(result, decoded, f"{name}-{config.method}", paths.errs)
-
-
-def decode_set(
-    model,
-    loader,
-    config: SearchConfig,
-    device: torch.device,
-    name: str,
-    graph: Optional[DecodingGraph] = None,
-    piece: int = 0,
-) -> Decoded:
-    """Decodes every batch of a loader; with a ``piece`` as streams, in so many frames of 10 ms.
-
-    Raises:
-      UserError: two utterances have one id.
-    """
-    decoded = Decoded({}, {}, 0.0, 0.0)
-    length = len(loader) if hasattr(loader, "__len__") else None
-    for batch in progress_bar(loader, desc=name, total=length):
-        for id, text in zip(batch.ids, batch.texts):
-            if id in decoded.references:
-                raise UserError(f"utterance '{id}' is in set '{name}' twice")
-            decoded.references[id] = text
-        begin = _now(device)
-        batch = batch.to(device)
-        speech = (model, batch.features, batch.feature_lengths, config)
-        results: Sequence[Optional[List[Hypothesis]]]
-        if piece > 0:
-            results = recognize_streams(*speech, piece)
-        else:
-            results = recognize(*speech, graph)
-        decoded.seconds += _now(device) - begin
-        decoded.audio += sum(batch.durations)
-        for id, nbest in zip(batch.ids, results):
-            if nbest is None:
-                logging.warning("%s: no hypothesis; its words count as deleted", id)
-            else:
-                decoded.hypotheses[id] = nbest
-    return decoded
-
-
-def summarize(
-    result: Score, decoded: Decoded, settings: str, set_name: str, model: str
-) -> Summary:
-    """The line of a wer-summary file."""
-    return Summary(
-        settings=settings,
-        rate=result.rate,
-        insertions=result.insertions,
-        deletions=result.deletions,
-        substitutions=result.substitutions,
-        ref_units=result.ref_units,
-        missing=len(result.missing),
-        rtf=decoded.rtf,
-        unit=result.unit,
-        set_name=set_name,
-        model=model,
-    )
+        about = (options.exp_dir, name, experiment.name, config)
+        result, _ = write_results(decoded, *about, experiment.tokenizer, options.unit)
+        errs = result_paths(*about).errs
+        _report(result, decoded, f"{name}-{config.method}", errs)
 
 
 def parse_sets(values: List[str]) -> List[Tuple[str, str]]:
@@ -286,12 +184,6 @@ def _report(result: Score, decoded: Decoded, label: str, errs: Path) -> None:
             " ".join(result.missing),
         )
     print(line, flush=True)
-
-
-def _now(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
 
 
 def cli() -> None:

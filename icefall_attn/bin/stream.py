@@ -40,7 +40,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     endpoint.validate()
     device = choose_device(options.device)
 
-    from icefall_attn.training.checkpoint import load_experiment
+    from icefall_attn.training.experiment import load_experiment
 
     experiment = load_experiment(
         options.exp_dir, options.avg, options.by, options.checkpoint

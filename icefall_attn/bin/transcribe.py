@@ -42,7 +42,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     config = search_config(options)
     device = choose_device(options.device)
 
-    from icefall_attn.training.checkpoint import load_experiment
+    from icefall_attn.training.experiment import load_experiment
 
     experiment = load_experiment(
         options.exp_dir, options.avg, options.by, options.checkpoint

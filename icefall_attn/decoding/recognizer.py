@@ -1,7 +1,9 @@
 """From features to hypotheses, in pieces that fit the memory."""
 
 import logging
-from typing import List, Optional
+import time
+from dataclasses import dataclass
+from typing import List, Optional, Sequence
 
 import torch
 from torch import Tensor
@@ -12,7 +14,21 @@ from icefall_attn.decoding.results import Hypothesis
 from icefall_attn.decoding.search import search
 
 
-@torch.no_grad()
+@dataclass
+class Search:
+    """One of the searches that go through the same encoder frames.
+
+    Args:
+      config: method and options.
+      graph: what `word_graph` gives for ``config``.
+      seconds: spent so far, the encoder's share included.
+    """
+
+    config: SearchConfig
+    graph: Optional[DecodingGraph] = None
+    seconds: float = 0.0
+
+
 def recognize(
     model,
     features: Tensor,
@@ -32,13 +48,34 @@ def recognize(
     Returns:
       N-best list of each utterance, best first; None for one that does not fit even alone.
     """
+    return recognize_by([Search(config, graph)], model, features, lengths)[0]
+
+
+@torch.no_grad()
+def recognize_by(
+    searches: Sequence[Search], model, features: Tensor, lengths: Tensor
+) -> List[List[Optional[List[Hypothesis]]]]:
+    """`recognize` by several searches, for which a batch is encoded once.
+
+    Returns:
+      What each of them finds.
+    """
     if len(lengths) == 0:
-        return []
+        return [[] for _ in searches]
     try:
+        begin = now(features.device)
         encoder_out, encoder_lengths = model.encode(features, lengths)
         # Fewer frames than the subsampling needs give none.
         encoder_lengths = encoder_lengths.clamp(min=0, max=encoder_out.shape[1])
-        return list(search(model, encoder_out, encoder_lengths, config, graph))
+        encoding = now(features.device) - begin
+        found: List[List[Optional[List[Hypothesis]]]] = []
+        for one in searches:
+            begin = now(features.device)
+            found.append(
+                list(search(model, encoder_out, encoder_lengths, one.config, one.graph))
+            )
+            one.seconds += encoding + now(features.device) - begin
+        return found
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -48,7 +85,7 @@ def recognize(
     frames = int(lengths.max())
     if len(lengths) == 1:
         logging.warning("an utterance of %d frames does not fit the memory", frames)
-        return [None]
+        return [[None] for _ in searches]
     half = len(lengths) // 2
     logging.warning(
         "%d utterances of up to %d frames do not fit the memory; trying %d",
@@ -56,12 +93,19 @@ def recognize(
         frames,
         half,
     )
-    results: List[Optional[List[Hypothesis]]] = []
+    halves = []
     for part in (slice(0, half), slice(half, None)):
         longest = int(lengths[part].max())
         piece = features[part, :longest]
-        results += recognize(model, piece, lengths[part], config, graph)
-    return results
+        halves.append(recognize_by(searches, model, piece, lengths[part]))
+    return [first + second for first, second in zip(*halves)]
+
+
+def now(device: torch.device) -> float:
+    """Seconds on the clock when all that was asked of a device is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def is_out_of_memory(error: BaseException) -> bool:

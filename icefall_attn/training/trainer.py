@@ -25,6 +25,7 @@ from icefall_attn.training import checkpoint as ckpt
 from icefall_attn.training.allocator import keep_freed_memory
 from icefall_attn.training.augment import SpecAugment
 from icefall_attn.training.bad_steps import dump
+from icefall_attn.training.experiment import load_experiment
 from icefall_attn.training.group import Group
 from icefall_attn.training.interruption import Interruption, decide
 from icefall_attn.training.metrics import Metrics
@@ -134,7 +135,7 @@ class Trainer:
 
     def _start_from(self, exp_dir: str, avg: int) -> None:
         """Takes the weights of another experiment, not its optimiser or progress."""
-        other = ckpt.load_experiment(exp_dir, avg)
+        other = load_experiment(exp_dir, avg)
         if other.tokenizer.tokens != self.tokenizer.tokens:
             raise UserError(f"train.init_from={exp_dir} has other tokens than this run")
         try:

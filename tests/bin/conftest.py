@@ -78,7 +78,7 @@ def experiment(monkeypatch):
         return made
 
     monkeypatch.setattr(
-        "icefall_attn.training.checkpoint.load_experiment", load_experiment
+        "icefall_attn.training.experiment.load_experiment", load_experiment
     )
     return made
 

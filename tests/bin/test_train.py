@@ -9,7 +9,8 @@ import time
 import pytest
 import torch
 
-from icefall_attn.training.checkpoint import load_checkpoint, load_experiment
+from icefall_attn.training.checkpoint import load_checkpoint
+from icefall_attn.training.experiment import load_experiment
 
 PROGRAM = [sys.executable, "-m", "icefall_attn.bin.train"]
 

@@ -60,43 +60,10 @@ run_main(lambda: save_checkpoint(Path({str(path)!r}), {{"model": {{"w": torch.ra
     assert [p.name for p in tmp_path.iterdir()] == ["last.pt"]
 
 
-def test_average():
-    one = {"w": torch.tensor([1.0, 2.0]), "count": torch.tensor(3)}
-    two = {"w": torch.tensor([3.0, 6.0]), "count": torch.tensor(9)}
-    mean = ckpt.average([one, two])
-    assert mean["w"].tolist() == [2.0, 4.0] and mean["w"].dtype == torch.float32
-    assert mean["count"].item() == 9 and mean["count"].dtype == torch.int64
-    assert torch.equal(ckpt.average([one])["w"], one["w"])
-    assert torch.equal(ckpt.average([one, one, one])["w"], one["w"])
-
-
 def fill(directory, losses):
     for epoch, loss in losses.items():
         ckpt.save_checkpoint(directory / f"epoch-{epoch}.pt", {"epoch": epoch})
         ckpt.note_valid_loss(directory, {"epoch": epoch, "valid_loss": loss})
-
-
-def test_choice_of_epochs(tmp_path):
-    fill(tmp_path, {1: 3.0, 2: 1.0, 3: 2.0, 4: 5.0})
-    names = lambda *choice: [p.stem for p in ckpt._choose(tmp_path, *choice)[0]]
-    assert names(2, "valid-loss") == ["epoch-2", "epoch-3"]
-    assert names(2, "epoch") == ["epoch-3", "epoch-4"]
-    assert ckpt._choose(tmp_path, 2, "epoch")[1] == "epoch-4_avg-2"
-    assert ckpt._choose(tmp_path, 2, "valid-loss")[1] == "best_avg-2"
-    with pytest.raises(UserError, match="4 epochs, too few to average 5"):
-        ckpt._choose(tmp_path, 5, "epoch")
-    with pytest.raises(
-        UserError, match="one of valid-loss, epoch, running-mean, not 'wer'"
-    ):
-        ckpt._choose(tmp_path, 1, "wer")
-
-
-def test_pruned_epochs_are_not_replaced_by_others(tmp_path):
-    fill(tmp_path, {1: 3.0, 2: 1.0, 3: 2.0, 4: 5.0})
-    (tmp_path / "epoch-3.pt").unlink()
-    with pytest.raises(UserError, match="no longer has epoch-3.pt.*keep_epochs"):
-        ckpt._choose(tmp_path, 2, "epoch")
-    assert ckpt._choose(tmp_path, 1, "valid-loss")[0] == [tmp_path / "epoch-2.pt"]
 
 
 def test_an_epoch_trained_again_replaces_its_loss(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from icefall_attn.errors import UserError
-from icefall_attn.training.checkpoint import load_experiment
+from icefall_attn.training.experiment import load_experiment
 
 
 def train(trainer, stop=None):
