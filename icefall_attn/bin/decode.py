@@ -11,16 +11,17 @@ lists as JSON lines, and a log.
 
 import logging
 import sys
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import List, Optional
 
 from icefall_attn.bin.options import (
     experiment_parser,
+    load_chosen,
     parse_experiment,
     search_config,
 )
+from icefall_attn.bin.sets import add_set_options, open_sets, parse_sets
 from icefall_attn.decoding import word_graph
 from icefall_attn.decoding.recognizer import Search
 from icefall_attn.decoding.sets import Decoded, decode_set
@@ -40,15 +41,10 @@ def main(arguments: Optional[List[str]] = None) -> None:
     """
     options = _parse(arguments)
     config = search_config(options)
-    sets = parse_sets(options.cuts)
+    parse_sets(options.cuts)  # before the model is loaded
     device = choose_device(options.device)
 
-    from icefall_attn.data.loader import eval_loader
-    from icefall_attn.training.experiment import load_experiment
-
-    experiment = load_experiment(
-        options.exp_dir, options.avg, options.by, options.checkpoint
-    )
+    experiment = load_chosen(options)
     graph = word_graph(config, experiment.tokenizer.tokens, device)
     piece = 0
     if options.streaming or options.simulate_streaming:
@@ -63,16 +59,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     _start_log(directory, suffix)
     logging.info("options: %s", options)
     model = experiment.model.to(device)
-    data = experiment.config.data
-    if options.num_workers is not None:
-        cache = data.cache and options.num_workers == 0
-        data = replace(data, num_workers=options.num_workers, cache=cache)
-    # Every set is opened before the first is decoded: a wrong path is told at once.
-    loaders = {
-        name: eval_loader(path, data, experiment.tokenizer, options.max_duration)
-        for name, path in sets
-    }
-    for name, loader in loaders.items():
+    for name, loader in open_sets(options, experiment).items():
         (decoded,) = decode_set(
             model, loader, [Search(config, graph)], device, name, piece
         )
@@ -82,46 +69,11 @@ def main(arguments: Optional[List[str]] = None) -> None:
         _report(result, decoded, f"{name}-{config.method}", errs)
 
 
-def parse_sets(values: List[str]) -> List[Tuple[str, str]]:
-    """``NAME=FILE`` options as pairs.
-
-    Raises:
-      UserError: a value without a name, a name that cannot be part of a file name or
-        comes twice.
-    """
-    sets: List[Tuple[str, str]] = []
-    for value in values:
-        name, _, path = value.partition("=")
-        if not name or not path:
-            raise UserError(f"--cuts takes NAME=FILE, not '{value}'")
-        if "/" in name or "\t" in name:
-            raise UserError(f"set name '{name}' would not make a file name")
-        if name in dict(sets):
-            raise UserError(f"set '{name}' is given twice")
-        if not Path(path).is_file():
-            raise UserError(f"cuts of set '{name}': no file {path}")
-        sets.append((name, path))
-    return sets
-
-
 def _parse(arguments: Optional[List[str]]):
     parser = experiment_parser(
         "icefall-attn-decode", "Decodes cuts and reports word error rates.", 600.0
     )
-    parser.add_argument(
-        "--cuts", nargs="+", required=True, help="sets to decode, each as NAME=FILE"
-    )
-    parser.add_argument(
-        "--num-workers",
-        type=int,
-        help="processes that load data; default: as in training",
-    )
-    parser.add_argument(
-        "--unit",
-        choices=["word", "char"],
-        default="word",
-        help="count errors in words or in characters",
-    )
+    add_set_options(parser)
     parser.add_argument(
         "--streaming",
         type=bool,

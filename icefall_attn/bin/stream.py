@@ -19,7 +19,12 @@ from typing import IO, Iterator, List, Optional
 import torch
 from torch import Tensor
 
-from icefall_attn.bin.options import experiment_parser, parse_experiment, search_config
+from icefall_attn.bin.options import (
+    experiment_parser,
+    load_chosen,
+    parse_experiment,
+    search_config,
+)
 from icefall_attn.decoding.endpoint import EndpointConfig
 from icefall_attn.decoding.online import OnlineStream, Segment, StreamingRecognizer
 from icefall_attn.device import choose_device
@@ -40,11 +45,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     endpoint.validate()
     device = choose_device(options.device)
 
-    from icefall_attn.training.experiment import load_experiment
-
-    experiment = load_experiment(
-        options.exp_dir, options.avg, options.by, options.checkpoint
-    )
+    experiment = load_chosen(options)
     recognizer = StreamingRecognizer(
         experiment.model.to(device),
         experiment.tokenizer,

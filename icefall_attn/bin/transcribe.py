@@ -20,6 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from icefall_attn.bin.options import (
     experiment_parser,
+    load_chosen,
     parse_experiment,
     search_config,
 )
@@ -42,11 +43,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     config = search_config(options)
     device = choose_device(options.device)
 
-    from icefall_attn.training.experiment import load_experiment
-
-    experiment = load_experiment(
-        options.exp_dir, options.avg, options.by, options.checkpoint
-    )
+    experiment = load_chosen(options)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     model = experiment.model.to(device)
     graph = word_graph(config, experiment.tokenizer.tokens, device)

@@ -77,9 +77,7 @@ def experiment(monkeypatch):
         made.asked = arguments
         return made
 
-    monkeypatch.setattr(
-        "icefall_attn.training.experiment.load_experiment", load_experiment
-    )
+    monkeypatch.setattr("icefall_attn.bin.options.load_experiment", load_experiment)
     return made
 
 

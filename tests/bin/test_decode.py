@@ -172,16 +172,16 @@ def test_other_errors_are_not_swallowed(tmp_path, experiment, monkeypatch):
 
 def test_options_reach_the_library(tmp_path, experiment, loaders):
     run(tmp_path, "--avg", "3", "--by=epoch", "--max-duration=77", "--num-workers=1")
-    assert experiment.asked == (str(tmp_path / "exp"), 3, "epoch", None)
+    assert experiment.asked == (str(tmp_path / "exp"), 3, "epoch", None, None)
     ((_, data, max_duration),) = loaders
     assert (data.num_workers, max_duration) == (1, 77.0)
 
 
 def test_one_checkpoint(tmp_path, experiment):
     run(tmp_path, "--checkpoint", "last.pt")
-    assert experiment.asked == (str(tmp_path / "exp"), 1, "valid-loss", "last.pt")
+    assert experiment.asked == (str(tmp_path / "exp"), 1, "valid-loss", "last.pt", None)
     run(tmp_path)
-    assert experiment.asked == (str(tmp_path / "exp"), 1, "valid-loss", None)
+    assert experiment.asked == (str(tmp_path / "exp"), 1, "valid-loss", None, None)
 
 
 def test_progress_bar_in_a_recipe(tmp_path, experiment, capsys, monkeypatch):
@@ -230,6 +230,7 @@ def test_same_id_twice_is_an_error(tmp_path, experiment, monkeypatch):
             "a file name inside --exp-dir, not '/x/last.pt'",
         ),
         (["--checkpoint", "last.pt", "--avg", "1"], "leave out --avg 1"),
+        (["--checkpoint", "last.pt", "--epoch", "1"], "leave out --epoch 1"),
         (["--by", "epoch", "--checkpoint=last.pt"], "leave out --by epoch"),
     ],
 )
