@@ -15,6 +15,7 @@ PROGRAMS = {
     "stream": "stream",
     "results": "results",
     "compare": "compare",
+    "sweep": "sweep",
     "check-env": "check_env",
 }
 

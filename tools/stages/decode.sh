@@ -13,16 +13,17 @@ option methods "some:${every// /|}" "$searches" "searches, in the order of the s
 option graph file "" "graph of words for the searches with LG, instead of that of the experiment's tokens"
 option avg count "${average:-5}" "number of checkpoints to average"
 option by one:valid-loss\|epoch\|running-mean valid-loss "which ones: the best on the dev set, the last, or all steps of the last"
+option epoch string "" "the last epoch to look at (default: of all)"
 option checkpoint string "" "one file of the experiment, such as last.pt, instead of an average"
 pass_on "options of icefall-attn-decode"
 parse_options "$@"
-exclusive checkpoint avg by
+exclusive checkpoint avg by epoch
 leave_out_what_needs_k2
 read -r -a chosen <<<"$methods"
 ((stage <= ${#chosen[@]})) || stop 2 "--stage $stage: there are ${#chosen[@]} stages, one for each of --methods"
 
 work_dir=$exp_dir
-model=(--avg "$avg" --by "$by")
+model=(--avg "$avg" --by "$by" ${epoch:+--epoch "$epoch"})
 [ -z "$checkpoint" ] || model=(--checkpoint "$checkpoint")
 files=() cuts=()
 for set in $sets; do
