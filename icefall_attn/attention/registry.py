@@ -13,6 +13,7 @@ A mechanism is one file with one class:
 * optionally ``objection(config, encoder)``, a static method that says why these options have no
   meaning in an encoder (its `ConformerConfig`), or None;
 * optionally ``scores_keys = False`` if it never reads ``context.bias``;
+* optionally ``watch()``: numbers by name, scalar tensors, to be shown in training, counted since the last call;
 * linear maps ``value`` and ``out`` of what it takes from frames, by which `encoder.maps` sees its weights.
 
 A mechanism that can run as a stream, or in a context of two groups of keys, also has the steps that
@@ -66,7 +67,14 @@ def make_config() -> Type[Any]:
         if hasattr(cls, "Config")
     ]
     kind = ("kind", str, field(default="rel_pos"))
-    return make_dataclass("AttentionConfig", [kind] + options)
+    words = [f"{name}: options of ``{name}``." for name, _, _ in options]
+    about = [f"kind: the mechanism: {', '.join(MECHANISMS)}.", *words]
+    doc = "Which self-attention, and its options.\n\nAttributes:\n  " + "\n  ".join(
+        about
+    )
+    return make_dataclass(
+        "AttentionConfig", [kind] + options, namespace={"__doc__": doc}
+    )
 
 
 TWO_GROUPS = {"dcn": (DualAttention, DualView), "csa": (ChunkedAttention, ChunkedView)}

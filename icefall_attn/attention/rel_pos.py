@@ -65,7 +65,9 @@ class RelPosAttention(nn.Module):
         """Options of ``rel_pos``.
 
         Attributes:
-          legacy_symmetric: use the symmetric table of SpeechBrain before its PR #3073.
+          legacy_symmetric: use the symmetric table of SpeechBrain before its PR #3073. The table is that
+            one bit for bit, and so are outputs wherever the matrix products have the shapes of SpeechBrain's;
+            its fused projections round otherwise in the last bit.
           scale: ``head_dim`` divides scores by sqrt(D / H); ``embed_dim`` by sqrt(D), as
             SpeechBrain's checkpoints need.
         """
@@ -108,9 +110,9 @@ class RelPosAttention(nn.Module):
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x: ``(B, T', D)``. Returns ``(B, T', D)``."""
         table = context.shared[0]
-        query = self.query(x) * self.scale
-        content = split_heads(query + self.content_bias * self.scale, self.heads)
-        placed = split_heads(query + self.position_bias * self.scale, self.heads)
+        query = self.query(x)
+        content = split_heads((query + self.content_bias) * self.scale, self.heads)
+        placed = split_heads((query + self.position_bias) * self.scale, self.heads)
         key = split_heads(self.key(x), self.heads)
         value = split_heads(self.value(x), self.heads)
         position = split_heads(
@@ -127,9 +129,9 @@ class RelPosAttention(nn.Module):
 
     def parts(self, x: Tensor, times: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         """See `registry`; the queries are content's and position's side by side."""
-        query = self.query(x) * self.scale
-        content = split_heads(query + self.content_bias * self.scale, self.heads)
-        placed = split_heads(query + self.position_bias * self.scale, self.heads)
+        query = self.query(x)
+        content = split_heads((query + self.content_bias) * self.scale, self.heads)
+        placed = split_heads((query + self.position_bias) * self.scale, self.heads)
         key = split_heads(self.key(x), self.heads)
         value = split_heads(self.value(x), self.heads)
         return torch.cat((content, placed), dim=3), key, value

@@ -45,7 +45,10 @@ def from_speechbrain(
         "linear_pos.weight": (dim, dim),
         "out_proj.weight": (dim, dim),
     }
-    optional = {"in_proj_bias": (3 * dim,), "out_proj.bias": (dim,)}
+    optional = {"value_bias_weight": (dim,), "out_proj.bias": (dim,)}
+    unknown = sorted(set(state) - set(expected) - set(optional))
+    if unknown:
+        raise UserError(f"no RelPosMHAXL: {unknown[0]} is not one of its tensors")
     for name, shape in {**expected, **optional}.items():
         if name in optional and name not in state:
             state = {**state, name: torch.zeros(shape)}
@@ -63,10 +66,12 @@ def from_speechbrain(
         "out.weight": state["out_proj.weight"],
         "out.bias": state["out_proj.bias"],
     }
+    rows = state["in_proj_weight"].reshape(*by_head, dim)
     for index, name in enumerate(("query", "key", "value")):
-        for kind, shape in (("weight", (dim, dim)), ("bias", (dim,))):
-            rows = state[f"in_proj_{kind}"].reshape(*by_head, *shape[1:])
-            result[f"{name}.{kind}"] = rows.select(axis, index).reshape(shape)
+        weight = rows.select(axis, index).reshape(dim, dim)
+        result[f"{name}.weight"] = weight
+        result[f"{name}.bias"] = weight.new_zeros(dim)
+    result["value.bias"] = state["value_bias_weight"]
     return result
 
 

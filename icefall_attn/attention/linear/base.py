@@ -1,19 +1,26 @@
 """What all linear mechanisms share: options, kernels, passes and streams."""
 
 from dataclasses import dataclass
-from typing import List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from icefall_attn.attention.linear.sums import attend_causally, attend_linearly, divide
-
+from icefall_attn.attention.linear.sums import (
+    divide,
+    pair_weights,
+    sum_causally,
+    sum_keys_first,
+)
 from icefall_attn.attention.projections import Projections
 from icefall_attn.attention.contexts import AttentionContext, by_order, unlimited
 from icefall_attn.errors import UserError
+from icefall_attn.nn.dropout import Dropout
 
 KERNELS = ("elu1", "relu", "sigmoid", "exp")
+PRODUCTS = ("auto", "left", "right", "train_left")
+SMALL = 1e-3  # a divisor that is watched
 
 
 @dataclass
@@ -23,7 +30,9 @@ class LinearConfig:
     Attributes:
       kernel: psi: ``elu1`` (ELU + 1), ``relu``, ``sigmoid`` or ``exp``.
       product: ``left`` sums over keys last, ``right`` first, ``auto`` takes left for utterances
-        of at most D / H frames, as the LMEC paper does.
+        of at most D / H frames; ``train_left`` is left in training and auto otherwise, as in the LMEC paper.
+        All are one function, but that ``left`` and ``train_left`` have weights that can be
+        dropped out, in the context ``full``.
       normalizer: ``reweighted`` divides by the sum of the weights; ``kernel`` by that of the weights
         without positions, which is never near 0.
     """
@@ -35,7 +44,7 @@ class LinearConfig:
     def __post_init__(self):
         choices = {
             "kernel": KERNELS,
-            "product": ("auto", "left", "right"),
+            "product": PRODUCTS,
             "normalizer": ("reweighted", "kernel"),
         }
         for name, known in choices.items():
@@ -49,7 +58,8 @@ class LinearConfig:
 class LinearAttention(Projections):
     """What the linear mechanisms share; one adds `multipliers`.
 
-    Their weights are never made, so that there is no dropout of weights: ``dropout`` is not used.
+    Of the products only the left one makes weights, so that it alone has ``dropout``, and only where it was
+    asked for: an utterance's length does not decide about it.
     """
 
     uses_input_positions = True
@@ -61,6 +71,9 @@ class LinearAttention(Projections):
         super().__init__(dim, heads)
         self.kernel, self.product = config.kernel, config.product
         self.reweighted = config.normalizer == "reweighted"
+        made = config.product in ("left", "train_left")
+        self.weights_dropout = Dropout(dropout if made else 0.0)
+        self.divisors = None  # how many were small, and how many there were
         self.piece = 64  # frames that a causal pass sums by pairs
         self.longest, self.way_out = 0, ""  # frames of an utterance; 0 for no bound
 
@@ -102,19 +115,37 @@ class LinearAttention(Projections):
             query = F.pad(query, (0, 0, ahead, 0))
             key, value = F.pad(key, (0, 0, 0, ahead)), F.pad(value, (0, 0, 0, ahead))
             factors = later(factors, ahead)
-        norm: Optional[Tensor] = None
+        if causal:
+            piece = query.size(2) if left else self.piece
+            total, norm = sum_causally(query, key, value, factors, piece)
+        elif left:
+            weights = pair_weights(query, key, factors)
+            total = torch.matmul(self.weights_dropout(weights), value)
+            norm = weights.sum(dim=3, keepdim=True)
+        else:
+            total, norm = sum_keys_first(query, key, value, factors)
         if not self.reweighted:
             seen = key * F.pad(visible, (0, 0, 0, ahead))
             norm = self.kernel_norm(query, seen, causal)
-        if causal:
-            piece = query.size(2) if left else self.piece
-            batch, heads, _, d = query.shape
-            before = query.new_zeros([len(factors), batch, heads, d, value.size(3) + 1])
-            out = attend_causally(query, key, value, factors, piece, before, norm)[0]
-            out = out[:, :, ahead:]
-        else:
-            out = attend_linearly(query, key, value, factors, left, norm)
-        return out * visible
+        total, norm = total[:, :, ahead:], norm[:, :, ahead:]
+        if self.training:
+            self.count_small(norm, visible)
+        return divide(total, norm) * visible
+
+    @torch.jit.unused
+    def count_small(self, norm: Tensor, visible: Tensor) -> None:
+        """Adds up divisors, of which there may be small ones where weights can be negative."""
+        small = ((norm.detach().abs() < SMALL) & (visible > 0)).sum()
+        counts = torch.stack((small, visible.sum().long() * norm.size(1)))
+        self.divisors = counts if self.divisors is None else self.divisors + counts
+
+    @torch.jit.unused
+    def watch(self) -> Dict[str, Tensor]:
+        """See `registry`: the share of divisors near 0 since the last call."""
+        counts, self.divisors = self.divisors, None
+        if counts is None:
+            return {}
+        return {"small_divisors": counts[0] / counts[1].clamp(min=1)}
 
     def factors(
         self, frames: Tensor, lengths: Tensor, visible: Tensor
@@ -195,9 +226,11 @@ class LinearAttention(Projections):
 
     def goes_left(self, query: Tensor) -> bool:
         """Whether sums over keys come last."""
-        if self.product == "auto":
+        if self.product == "auto" or (
+            self.product == "train_left" and not self.training
+        ):
             return query.size(2) <= query.size(3)
-        return self.product == "left"
+        return self.product != "right"
 
     def multipliers(
         self, frames: Tensor, lengths: Tensor

@@ -72,9 +72,7 @@ class LearnableLinearAttention(LinearAttention):
         super().__init__(dim, heads, dropout, config, layer)
         self.max_length, self.beyond = config.max_length, config.beyond
         self.longest = config.longest
-        self.way_out = (
-            "raise lmla.max_length, or set lmla.beyond to clamp or interpolate"
-        )
+        self.way_out = "cut it, or train with a larger lmla.max_length or with lmla.beyond=clamp or interpolate"
         own = heads if config.scope == "model" else 1
         # never 0, where cos has no slope; and no weight decay, which would draw it there
         table = torch.empty(own, config.max_length, dim // heads)

@@ -41,7 +41,9 @@ class PeriodicAttention(LinearAttention):
     ):
         super().__init__(dim, heads, dropout, config, layer)
         self.period, self.longest = config.period, config.longest
-        self.way_out = "raise period: weights would be negative"
+        self.way_out = (
+            "its weights would be negative: cut it, or train with a larger period"
+        )
 
     @staticmethod
     def objection(config: PeriodConfig, encoder) -> Optional[str]:

@@ -7,82 +7,78 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def attend_linearly(
+def pair_weights(
+    query: Tensor, key: Tensor, factors: List[Tuple[Optional[Tensor], Tensor]]
+) -> Tensor:
+    """The weights ``w_ij`` of all pairs, ``(B, H, T', T')``: the left product's first half.
+
+    Args:
+      query, key: ``(B, H, T', d)`` kernels.
+      factors: see `LinearAttention.multipliers`; those of the keys are 0 in padding.
+    """
+    total = query
+    for pair, (of_query, of_key) in enumerate(factors):
+        q = query if of_query is None else query * of_query
+        weights = torch.matmul(q, (key * of_key).transpose(2, 3))
+        total = weights if pair == 0 else total + weights
+    return total
+
+
+def sum_keys_first(
     query: Tensor,
     key: Tensor,
     value: Tensor,
     factors: List[Tuple[Optional[Tensor], Tensor]],
-    left: bool,
-    norm: Optional[Tensor],
-) -> Tensor:
-    """``sum_j w_ij v_j / sum_j w_ij`` with ``w_ij`` the sum over factor pairs of products.
+) -> Tuple[Tensor, Tensor]:
+    """The right product: ``sum_j w_ij v_j``, ``(B, H, T', d)``, and ``sum_j w_ij``, ``(B, H, T', 1)``.
 
     Args:
-      query, key: ``(B, H, T', d)`` kernels.
+      query, key, factors: as in `pair_weights`.
       value: ``(B, H, T', d)``.
-      factors: see `LinearAttention.multipliers`; those of the keys are 0 in padding.
-      left: sum over keys last.
-      norm: ``(B, H, T', 1)``, what to divide by instead of the sum of the weights.
     """
     total, weight = query, query
     for pair, (of_query, of_key) in enumerate(factors):
         q = query if of_query is None else query * of_query
         k = key * of_key
-        if left:
-            weights = torch.matmul(q, k.transpose(2, 3))
-            out, own = torch.matmul(weights, value), weights.sum(dim=3, keepdim=True)
-        else:
-            out = torch.matmul(q, torch.matmul(k.transpose(2, 3), value))
-            own = torch.matmul(q, k.sum(dim=2).unsqueeze(3))
+        out = torch.matmul(q, torch.matmul(k.transpose(2, 3), value))
+        own = torch.matmul(q, k.sum(dim=2).unsqueeze(3))
         total = out if pair == 0 else total + out
         weight = own if pair == 0 else weight + own
-    return divide(total, weight if norm is None else norm)
+    return total, weight
 
 
-def attend_causally(
+def sum_causally(
     query: Tensor,
     key: Tensor,
     value: Tensor,
     factors: List[Tuple[Optional[Tensor], Tensor]],
     piece: int,
-    before: Tensor,
-    norm: Optional[Tensor],
 ) -> Tuple[Tensor, Tensor]:
-    """Like `attend_linearly`, each query seeing the keys up to its own frame.
+    """Like `sum_keys_first`, each query seeing the keys up to its own frame.
 
     Args:
-      query, key, value, factors, norm: as there.
+      query, key, value, factors: as there.
       piece: frames within which sums go by pairs.
-      before: sums over earlier frames, ``(R, B, H, d, d + 1)``.
-
-    Returns:
-      ``(B, H, T', d)``, and the sums with these frames.
     """
     value = torch.cat((value, torch.ones_like(value[..., :1])), dim=3)
     total = value
-    after: List[Tensor] = []
     for pair, (of_query, of_key) in enumerate(factors):
         q = query if of_query is None else query * of_query
-        out, last = running_sums(q, key * of_key, value, piece, before[pair])
+        out = running_sums(q, key * of_key, value, piece)
         total = out if pair == 0 else total + out
-        after.append(last)
-    divisor = total[..., -1:] if norm is None else norm
-    return divide(total[..., :-1], divisor), torch.stack(after)
+    return total[..., :-1], total[..., -1:]
 
 
-def running_sums(
-    query: Tensor, key: Tensor, value: Tensor, piece: int, before: Tensor
-) -> Tuple[Tensor, Tensor]:
-    """``q_i (S + sum_{j <= i} k_j v_j^T)``, in memory that is linear in the length.
+def running_sums(query: Tensor, key: Tensor, value: Tensor, piece: int) -> Tensor:
+    """``q_i sum_{j <= i} k_j v_j^T``, in memory that is linear in the length.
 
     Args:
       query, key: ``(B, H, T, d)``.
       value: ``(B, H, T, e)``.
       piece: frames that are summed by pairs.
-      before: S, ``(B, H, d, e)``.
 
     Returns:
-      ``(B, H, T, e)``, and S with all frames.
+      ``(B, H, T, e)``.
     """
     frames = query.size(2)
     missing = (piece - frames % piece) % piece
@@ -92,10 +88,10 @@ def running_sums(
         for x in (query, key, value)
     ]
     sums = torch.matmul(key.transpose(3, 4), value)
-    sums = torch.cat((before.unsqueeze(2), sums), dim=2).cumsum(dim=2)
+    before = F.pad(sums.cumsum(dim=2)[:, :, :-1], (0, 0, 0, 0, 1, 0))
     pairs = torch.matmul(query, key.transpose(3, 4)).tril()
-    out = torch.matmul(pairs, value) + torch.matmul(query, sums[:, :, :-1])
-    return out.flatten(2, 3)[:, :, :frames], sums[:, :, -1]
+    out = torch.matmul(pairs, value) + torch.matmul(query, before)
+    return out.flatten(2, 3)[:, :, :frames]
 
 
 def divide(total: Tensor, norm: Tensor, eps: float = 1e-6) -> Tensor:
