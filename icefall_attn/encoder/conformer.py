@@ -43,7 +43,7 @@ class ConformerConfig:
       dim: width D.
       num_layers: blocks.
       heads: attention heads H; they divide D.
-      feed_forward: ``ffn`` or ``glu`` (gated, with two thirds of the width).
+      feed_forward: ``ffn``, ``glu`` (gated by Swish, with two thirds of the width) or ``glu_sigmoid``.
       feed_forward_dim: hidden width of the feed-forward modules.
       convolution: whether blocks have a convolution module; without it this is a Transformer.
       kernel_size: frames seen by the depthwise convolution, odd.

@@ -153,6 +153,41 @@ def test_half_precision_chooses_as_float32_does(measure):
     assert torch.equal(module.choose(query, key, lengths)[0], exact)
 
 
+def test_few_keys_are_two_at_least():
+    """With one the measure would be 0 for all queries."""
+    module = make(r_sample=0.01)
+    for length in (1, 2, 3, 50):
+        positions, counted = module.sample(torch.tensor([length]))
+        assert int(counted.sum()) == min(length, 2)
+    query, key = random_heads(1, 50), random_heads(1, 50)
+    assert module.measure(query, key, torch.tensor([50])).min() > 0
+
+
+@pytest.mark.parametrize("measure", ["max_mean", "lse"])
+def test_the_measure_is_that_of_scaled_scores(measure):
+    """Of all keys, from the definition; lse ranks queries otherwise at another scale."""
+    module, x = make(measure=measure, r_sample=100.0), torch.randn(1, 9, DIM) * 6
+    x = x.double()
+    query, key = module.query(x).view(9, HEADS, -1), module.key(x).view(9, HEADS, -1)
+    scores = torch.einsum("ihd,jhd->hij", query, key) / math.sqrt(DIM / HEADS)
+    peak = {"max_mean": scores.amax, "lse": scores.logsumexp}[measure](dim=2)
+    measured = []
+    inner = module.measure
+    module.measure = lambda *a: measured.append(inner(*a)) or measured[-1]
+    module.min_len = 1
+    module(x, make_context([9], 9))
+    expected = peak - scores.mean(dim=2)
+    torch.testing.assert_close(measured[0][0].double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_padded_queries_give_nothing():
+    """Before the output's bias: what a lazy query keeps, its value, is not kept there."""
+    module, x = make(r_sparse=0.2), torch.randn(2, 20, DIM, dtype=torch.float64)
+    module.out = torch.nn.Identity()
+    out = module(x, make_context([20, 7], 20))
+    assert out[1, 7:].abs().max() == 0 and (out[0].abs().sum(dim=1) > 0).all()
+
+
 def test_measures_bound_each_other():
     """On all keys: max - mean <= M <= max - mean + ln L; M >= ln L, with equality if q = 0."""
     frames = 7

@@ -220,3 +220,26 @@ def test_positions_at_the_input(kind, option):
 def _gradients(module, loss):
     grads = torch.autograd.grad(loss, list(module.parameters()), allow_unused=True)
     return [g if g is not None else torch.zeros(()) for g in grads]
+
+
+def test_weights_are_dropped_in_training(kind):
+    """Where a mechanism makes weights, by any of its ways; linear ones make them if they are told to."""
+    torch.manual_seed(0)
+    attention = AttentionConfig(kind=kind)
+    if hasattr(getattr(attention, kind, None), "product"):
+        getattr(attention, kind).product = "left"
+    attention.prob_sparse.r_sparse = 1.0  # so that nothing else is random
+    module = make_attention(attention, DIM, HEADS, 0.5, 0).double()
+    plain = make_attention(attention, DIM, HEADS, 0.0, 0).double()
+    plain.load_state_dict(module.state_dict())
+    x, lengths = torch.randn(1, 30, DIM).double(), torch.tensor([30])
+    context = make_context(kind, lengths, 30)
+    valid = torch.ones(1, 30, dtype=torch.bool)
+    # a mechanism may have another way where nothing is masked
+    for bias in (context.bias, visible_bias(valid, torch.float64), None):
+        shown = context._replace(bias=bias)
+        first, second = module.train()(x, shown), module(x, shown)
+        assert not torch.allclose(first, second)
+        exact = plain.train()(x, shown)
+        torch.testing.assert_close(exact, module.eval()(x, shown))
+        assert not torch.allclose(first, exact)
