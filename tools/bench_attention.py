@@ -33,7 +33,7 @@ from icefall_attn.nn.dropout import begin_step
 from icefall_attn.training.allocator import keep_freed_memory
 
 DIM, HEADS = 256, 4
-MAX_TABLE = 4000  # longest table of lmla; 2000 is its default
+MAX_TABLE = 4000  # rows of lmla's table, where no more are needed; 2000 is its default
 COLUMNS = "forward forward+backward memory".split()
 
 
@@ -126,7 +126,7 @@ class Layer:
     def __init__(self, kind: str, frames: int, batch: int, core: bool, decoding: bool):
         torch.manual_seed(0)
         config = AttentionConfig(kind=kind)
-        config.lmla.max_length = MAX_TABLE
+        config.lmla.max_length = max(MAX_TABLE, frames)
         self.module = make_attention(config, DIM, HEADS, 0.1, 0).train(not decoding)
         if core:
             for name in ("query", "key", "value", "out"):

@@ -9,6 +9,7 @@ Experiments are ``exp-compare/NAME/seed-S``. What was recorded before stays, so 
 made in pieces, and on several machines.
 """
 
+import sys
 from pathlib import Path
 from typing import List, Optional
 
@@ -65,6 +66,13 @@ def main(arguments: Optional[List[str]] = None) -> None:
     records = merge(read_records(Path(options.records)), found)
     if not records:
         raise UserError(f"nothing was decoded in {options.exp_dir}/NAME/seed-S")
+    names = sorted({one.name for one in records})
+    if options.baseline not in names:
+        print(
+            f"--baseline {options.baseline} is none of the variants so far ({', '.join(names)}), so that"
+            " nothing is said of what a difference must exceed",
+            file=sys.stderr,
+        )
     for path in (options.records, options.table, options.plot):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_records(Path(options.records), records)

@@ -84,6 +84,7 @@ class Monitor:
         self._scalars("train", values, progress.step)
         self._scalars("grad_norm_clipped", _gradient_norms(model), progress.step)
         self._scalars("train", {"epoch": progress.epoch}, progress.step)
+        self._scalars("attention", _watched(model), progress.step)
 
     def valid(self, result, progress, epoch: int, pictures: Dict) -> None:
         """Reports a validation; ``pictures`` are figures by name."""
@@ -126,3 +127,13 @@ def _gradient_norms(model: nn.Module) -> Dict[str, float]:
             names.append(name)
             norms.append(torch.stack(grads).norm())
     return dict(zip(names, torch.stack(norms).tolist()))
+
+
+def _watched(model: nn.Module) -> Dict[str, float]:
+    """What attention modules count (see `attention.registry`): means over the layers."""
+    found: Dict[str, List[torch.Tensor]] = {}
+    for module in model.modules():
+        if hasattr(module, "watch"):
+            for name, value in module.watch().items():
+                found.setdefault(name, []).append(value)
+    return {name: float(torch.stack(each).mean()) for name, each in found.items()}

@@ -2,7 +2,7 @@
 
 import zlib
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 from icefall_attn.config import RunConfig, to_dict
 from icefall_attn.data.shar import shard_files
@@ -81,19 +81,21 @@ def _free_of_bounds(old: Dict[str, Any], config: RunConfig) -> Dict[str, Any]:
     return new
 
 
-def first_difference(
-    old: Dict[str, Any], new: Dict[str, Any], prefix: str = ""
-) -> Optional[str]:
+def first_difference(old: Dict[str, Any], new: Dict[str, Any]) -> Optional[str]:
     """``name was this, now that`` for the first option that may not differ, or None."""
-    for name in sorted(old.keys() | new.keys()):
-        full = prefix + name
-        a, b = old.get(name), new.get(name)
-        if a == b or full in FREE:
-            continue
-        if isinstance(a, dict) and isinstance(b, dict):
-            inner = first_difference(a, b, full + ".")
-            if inner is not None:
-                return inner
-        else:
-            return f"{full} was {a}, now {b}"
+    for name, a, b in differences(old, new):
+        if name not in FREE:
+            return f"{name} was {a}, now {b}"
     return None
+
+
+def differences(
+    old: Dict[str, Any], new: Dict[str, Any], prefix: str = ""
+) -> Iterator[Tuple[str, Any, Any]]:
+    """The options that differ: their names, and their values in one and in the other."""
+    for name in sorted(old.keys() | new.keys()):
+        a, b = old.get(name), new.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            yield from differences(a, b, f"{prefix}{name}.")
+        elif a != b:
+            yield prefix + name, a, b

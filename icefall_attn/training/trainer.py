@@ -40,7 +40,11 @@ from icefall_attn.training.random_state import (
     set_random_state,
 )
 from icefall_attn.training.running_mean import RunningMean
-from icefall_attn.training.same_run import check_same_run, fingerprint
+from icefall_attn.training.same_run import (
+    check_same_run,
+    differences,
+    fingerprint,
+)
 from icefall_attn.training.schedule import FlatOptimizer
 from icefall_attn.training.usable import UtteranceFilter
 from icefall_attn.training.validation import validate
@@ -141,9 +145,14 @@ class Trainer:
         try:
             self.model.load_state_dict(other.model.state_dict())
         except RuntimeError as error:
-            reason = " ".join(str(error).split())[:300]
+            there, here = to_dict(other.config.model), to_dict(self.config.model)
+            reasons = [
+                f"model.{name} is {a} there and {b} here"
+                for name, a, b in differences(there, here)
+            ]
+            reason = "; ".join(reasons) or " ".join(str(error).split())[:300]
             raise UserError(
-                f"the model of train.init_from={exp_dir} does not fit: {reason}"
+                f"the weights of train.init_from={exp_dir} do not fit: {reason}"
             ) from None
         logging.info("starting from the weights of %s, %s", exp_dir, other.name)
 

@@ -256,6 +256,10 @@ def test_compare_refuses_what_it_cannot_do(recipe: Recipe) -> None:
     assert done.returncode == 0 and "plain-42-train" in done.stdout
     done = recipe.run("compare.sh", *options, "--names", "full B7")
     assert done.returncode == 2 and "no variant 'B7', only full B1 plain" in done.stderr
+    done = recipe.run("compare.sh", *options, "--baseline", "rsa")
+    assert (
+        done.returncode == 2 and "--baseline" in done.stderr and "'rsa'" in done.stderr
+    )
     done = recipe.run("compare.sh", *options, "--names", "B1")
     assert done.returncode == 1
     assert "B1 starts from full, which is not trained with seed 42" in done.stderr

@@ -13,6 +13,7 @@ from icefall_attn.data.loader import eval_loader
 from icefall_attn.data.tokenizer import train_char
 from icefall_attn.errors import UserError
 from icefall_attn.training import checkpoint as ckpt
+from icefall_attn.training.experiment import load_experiment
 from icefall_attn.training import validation
 from icefall_attn.training.trainer import Trainer
 
@@ -210,6 +211,46 @@ def test_other_tokens_or_data_are_refused(corpus_dir, tokenizer, tmp_path):
     shutil.copy(data / "more.jsonl.gz", data / "train.jsonl.gz")
     with pytest.raises(UserError, match="other .*train.jsonl.gz"):
         make_trainer(data, tmp_path / "exp", tokenizer, max_steps=1)
+
+
+def test_weights_of_another_model(corpus_dir, tokenizer, tmp_path):
+    """Those of the same shape are the start; others are refused by the options that differ."""
+    make_trainer(corpus_dir, tmp_path / "full", tokenizer, kind("full")).run()
+    tokenizer.save(tmp_path / "full" / "lang")  # as the program does
+    start = str(tmp_path / "full")
+    options = {"max_steps": 1, "init_from": start}
+    trainer = make_trainer(
+        corpus_dir, tmp_path / "E1", tokenizer, kind("prob_sparse"), **options
+    )
+    saved = load_experiment(start).model.state_dict()
+    assert all(torch.equal(v, saved[k]) for k, v in trainer.model.state_dict().items())
+    with pytest.raises(
+        UserError,
+        match="model.encoder.attention.kind is full there and rel_pos here$",
+    ):
+        make_trainer(
+            corpus_dir, tmp_path / "rel", tokenizer, kind("rel_pos"), **options
+        )
+
+
+def test_what_attention_counts_is_shown(corpus_dir, tokenizer, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    options = {"max_steps": 2, "tensorboard": True}
+    make_trainer(corpus_dir, tmp_path / "exp", tokenizer, kind("lmla"), **options).run()
+    events = EventAccumulator(str(tmp_path / "exp" / "tensorboard"))
+    events.Reload()
+    (first, *_) = events.Scalars("attention/small_divisors")
+    assert first.value == 0
+
+
+def kind(name):
+    """A change of the configuration to a mechanism."""
+
+    def change(config):
+        config.model.encoder.attention.kind = name
+
+    return change
 
 
 def test_phones_train_the_inner_head(corpus_dir, tokenizer, tmp_path):

@@ -32,6 +32,8 @@ read -r -a chosen <<<"${names:-${all[*]}}"
 for name in "${chosen[@]}"; do
   [ -n "${options_of[$name]+set}" ] || stop 2 "--names: $list has no variant '$name', only ${all[*]}"
 done
+[ -z "${option_given[baseline]:-}" ] || [ -n "${options_of[$baseline]+set}" ] ||
+  stop 2 "--baseline: $list has no variant '$baseline', only ${all[*]}"
 cuts=()
 for set in $(prepared $sets); do cuts+=("$set=data/fbank/${corpus}_cuts_$set.jsonl.gz"); done
 
