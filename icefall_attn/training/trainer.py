@@ -4,7 +4,6 @@ import itertools
 import logging
 import math
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, List
 
@@ -25,34 +24,25 @@ from icefall_attn.training import checkpoint as ckpt
 from icefall_attn.training.allocator import keep_freed_memory
 from icefall_attn.training.augment import SpecAugment
 from icefall_attn.training.bad_steps import dump
-from icefall_attn.training.experiment import load_experiment
 from icefall_attn.training.group import Group
 from icefall_attn.training.interruption import Interruption, decide
 from icefall_attn.training.metrics import Metrics
 from icefall_attn.training.monitor import Monitor
 from icefall_attn.training.objective import Objective
 from icefall_attn.training.pictures import draw
-from icefall_attn.training.precision import Precision
-from icefall_attn.training.progress import Progress
 from icefall_attn.training.random_state import (
     get_random_state,
     seed_everything,
     set_random_state,
 )
-from icefall_attn.training.running_mean import RunningMean
-from icefall_attn.training.same_run import (
-    check_same_run,
-    differences,
-    fingerprint,
-)
-from icefall_attn.training.schedule import FlatOptimizer
+from icefall_attn.training.same_run import check_same_run, fingerprint
+from icefall_attn.training.state import TrainState
 from icefall_attn.training.usable import UtteranceFilter
 from icefall_attn.training.validation import validate
 from icefall_attn.training.writer import CheckpointWriter
-from icefall_attn.transducer.model import Transducer
 
 
-class Trainer:
+class Trainer(TrainState):
     """Trains a transducer as a `RunConfig` says, and goes on where an earlier run stopped.
 
     Args:
@@ -73,11 +63,9 @@ class Trainer:
         if self.device.type == "cpu":
             keep_freed_memory()
         seed_everything(config.train.seed)
-        self.model = Transducer(config.model).to(self.device)
+        super().__init__(config, self.device, group.size)
         if config.spec_augment.enabled:
             self.model.spec_augment = SpecAugment(config.spec_augment)
-        self.optimizer = FlatOptimizer(self.model, config.optim)
-        self.precision = Precision(config.train.precision, self.device)
         if group.rank > 0:  # the same weights as the others, but dropout of its own
             seed_everything(config.train.seed + 7919 * group.rank)
         self.usable = UtteranceFilter()
@@ -86,11 +74,9 @@ class Trainer:
         self.objective = Objective(
             self.model, config.loss, self.usable.drop, self.lexicon
         )
-        self.progress = Progress(processes=group.size)
         self.metrics = Metrics()
         self.interruption = Interruption()
         self.writer = CheckpointWriter()
-        self.mean = RunningMean(self.model, config.train.average_every)
         self.skipped_in_a_row = 0
         self.fingerprint = fingerprint(config, tokenizer, self.lexicon)
         if group.leads:
@@ -109,15 +95,11 @@ class Trainer:
         path = self.group.told(found and str(found[0]))
         if path is None:
             if self.options.init_from:
-                self._start_from(self.options.init_from, self.options.init_avg)
+                self.start_from(self.config, self.tokenizer)
             return
         saved = found[1] if found else ckpt.load_checkpoint(Path(path))
         check_same_run(path, saved, self.config, self.fingerprint)
-        self.model.load_state_dict(saved["model"])
-        self.optimizer.load_state_dict(saved["optimizer"])
-        self.precision.load_state_dict(saved["precision"])
-        self.mean.load_state_dict(saved["running_mean"])
-        self.progress = Progress(**saved["progress"])
+        self.load(saved)
         logging.info(
             "resuming from %s: epoch %d, %d of its batches done, step %d",
             path,
@@ -136,25 +118,6 @@ class Trainer:
             logging.info(
                 "nothing is left to train; train.num_epochs or a new exp_dir adds more"
             )
-
-    def _start_from(self, exp_dir: str, avg: int) -> None:
-        """Takes the weights of another experiment, not its optimiser or progress."""
-        other = load_experiment(exp_dir, avg)
-        if other.tokenizer.tokens != self.tokenizer.tokens:
-            raise UserError(f"train.init_from={exp_dir} has other tokens than this run")
-        try:
-            self.model.load_state_dict(other.model.state_dict())
-        except RuntimeError as error:
-            there, here = to_dict(other.config.model), to_dict(self.config.model)
-            reasons = [
-                f"model.{name} is {a} there and {b} here"
-                for name, a, b in differences(there, here)
-            ]
-            reason = "; ".join(reasons) or " ".join(str(error).split())[:300]
-            raise UserError(
-                f"the weights of train.init_from={exp_dir} do not fit: {reason}"
-            ) from None
-        logging.info("starting from the weights of %s, %s", exp_dir, other.name)
 
     def run(self) -> None:
         """Trains until the last epoch or step.
@@ -375,11 +338,7 @@ class Trainer:
         if not self.group.leads:
             return
         values = {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "precision": self.precision.state_dict(),
-            "running_mean": self.mean.state_dict(),
-            "progress": asdict(self.progress),
+            **self.values(),
             "random": random,
             "config": to_dict(self.config),
             "fingerprint": self.fingerprint,
