@@ -10,7 +10,7 @@ import signal
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Iterator, List, Literal, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -31,7 +31,18 @@ from icefall_attn.data.shar import STREAMS
 from icefall_attn.data.tokenizer import Tokenizer
 from icefall_attn.errors import UserError
 
-__all__ = ["DataConfig", "TrainLoader", "EvalLoader", "train_loader", "eval_loader"]
+__all__ = [
+    "AUTO",
+    "DataConfig",
+    "corpus_of",
+    "TrainLoader",
+    "EvalLoader",
+    "train_loader",
+    "eval_loader",
+]
+
+
+AUTO = "auto"
 
 
 @dataclass
@@ -44,7 +55,8 @@ class DataConfig:
       lang_dir: directory of the tokens.
       lexicon_dir: directory of phones for the CTC head at ``model.inter_ctc_layer``; without one
         it is trained on the tokens.
-      max_duration: seconds of audio in a batch, padding included.
+      max_duration: seconds of audio in a batch, padding included; ``auto`` takes as many as fit the memory
+        when a training begins, which its later parts keep to.
       num_buckets: groups of similar duration that a batch is drawn from.
       num_workers: processes that load data; 0 loads in the training process.
       min_utterance: seconds; shorter utterances are left out of training.
@@ -66,7 +78,7 @@ class DataConfig:
     valid_cuts: List[str] = field(default_factory=list)
     lang_dir: str = "data/lang"
     lexicon_dir: str = ""
-    max_duration: float = 200.0
+    max_duration: Union[float, Literal["auto"]] = 200.0
     num_buckets: int = 30
     num_workers: int = 2
     min_utterance: float = 0.1
@@ -143,9 +155,7 @@ class TrainLoader:
         share: Share = Share(),
     ):
         _check(cfg, cfg.max_duration)
-        self.corpus = _corpus(
-            cfg, tuple(cfg.train_cuts), cfg.min_utterance, cfg.max_utterance
-        )
+        self.corpus = corpus_of(cfg)
         distortion = _distortion(cfg, seed, epoch)
         self._dataset = _Dataset(self.corpus, tokenizer, distortion)
         self._num_workers = cfg.num_workers
@@ -156,6 +166,18 @@ class TrainLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         return _load(self._plan, self._dataset, self._num_workers)
+
+    def heaviest(self, count: int = 3) -> List[Batch]:
+        """Some of these batches: ``count`` of most padded audio, and of most audio times length."""
+        begins, ends = self._plan.bounds[:, 0], self._plan.bounds[:, 1]
+        durations = self.corpus.durations[self._plan.order]
+        longest = np.array(
+            [durations[b:e].max(initial=0.0) for b, e in zip(begins, ends)]
+        )
+        padded = longest * (ends - begins)
+        chosen = [np.argsort(-work)[:count] for work in (padded, padded * longest)]
+        plan = self._plan.take(np.unique(np.concatenate(chosen)))
+        return list(_load(plan, self._dataset, 0))
 
 
 class EvalLoader:
@@ -184,6 +206,11 @@ class EvalLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         return _load(self._plan, self._dataset, self._num_workers)
+
+
+def corpus_of(cfg: DataConfig) -> Corpus:
+    """What is trained on."""
+    return _corpus(cfg, tuple(cfg.train_cuts), cfg.min_utterance, cfg.max_utterance)
 
 
 def _train_plan(
@@ -248,6 +275,8 @@ def _check(cfg: DataConfig, max_duration: float) -> None:
         )
     if cfg.num_workers < 0:
         raise UserError(f"num_workers is {cfg.num_workers}; give 0 or more")
+    if max_duration == AUTO:
+        raise UserError("max_duration=auto is found by a training; give seconds here")
     if not max_duration > 0:
         raise UserError(f"max_duration is {max_duration}; give seconds above 0")
     if cfg.num_buckets < 1:

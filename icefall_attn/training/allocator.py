@@ -21,3 +21,13 @@ def keep_freed_memory() -> bool:
         return False
     accepted = mallopt(M_MMAP_MAX, 0) and mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
     return bool(accepted and mallopt(M_TOP_PAD, 64 * 2**20))
+
+
+def release_freed_memory() -> None:
+    """Hands all that is kept so back once, where the C library can."""
+    if not sys.platform.startswith("linux"):
+        return
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except AttributeError:
+        pass

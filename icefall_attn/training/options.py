@@ -21,6 +21,7 @@ class TrainConfig:
         take instead of single checkpoints (``--by running-mean``); 0 keeps none.
       accumulate: batches whose gradients make one step.
       regularise_after: steps before dropout and SpecAugment begin.
+      check_memory: try the heaviest batches before the first step, and log what memory they take.
       log_every: steps between lines in the log and points in TensorBoard.
       save_every: steps between checkpoints within an epoch.
       keep_last: newest ``checkpoint-STEP.pt`` that are kept.
@@ -40,6 +41,7 @@ class TrainConfig:
     average_every: int = 100
     accumulate: int = 1
     regularise_after: int = 0
+    check_memory: bool = True
     log_every: int = 50
     save_every: int = 1000
     keep_last: int = 2

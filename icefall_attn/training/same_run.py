@@ -17,6 +17,7 @@ FREE = {
     "data.valid_cuts",
     "loss.backend",
     "train.num_epochs",
+    "train.check_memory",
     "train.log_every",
     "train.save_every",
     "train.keep_last",

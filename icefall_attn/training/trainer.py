@@ -4,6 +4,7 @@ import itertools
 import logging
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, List
 
@@ -13,7 +14,7 @@ from torch import nn
 from icefall_attn.config import RunConfig, to_dict
 from icefall_attn.data.batch import Batch
 from icefall_attn.data.lexicon import load_lexicon
-from icefall_attn.data.loader import eval_loader, train_loader
+from icefall_attn.data.loader import AUTO, corpus_of, eval_loader, train_loader
 from icefall_attn.data.tokenizer import Tokenizer
 from icefall_attn.device import choose_device, describe, peak_memory_gib
 from icefall_attn.errors import UserError
@@ -21,6 +22,7 @@ from icefall_attn.files import remove_leftovers
 from icefall_attn.nn.dropout import begin_step
 from icefall_attn.rnnt.lattice import choose_backend
 from icefall_attn.training import checkpoint as ckpt
+from icefall_attn.training import memory
 from icefall_attn.training.allocator import keep_freed_memory
 from icefall_attn.training.augment import SpecAugment
 from icefall_attn.training.bad_steps import dump
@@ -94,10 +96,13 @@ class Trainer(TrainState):
         found = ckpt.newest_checkpoint(self.exp_dir) if self.group.leads else None
         path = self.group.told(found and str(found[0]))
         if path is None:
+            self._look_at_memory()
             if self.options.init_from:
                 self.start_from(self.config, self.tokenizer)
             return
         saved = found[1] if found else ckpt.load_checkpoint(Path(path))
+        if self.config.data.max_duration == AUTO:
+            self.config.data.max_duration = saved["config"]["data"]["max_duration"]
         check_same_run(path, saved, self.config, self.fingerprint)
         self.load(saved)
         logging.info(
@@ -118,6 +123,21 @@ class Trainer(TrainState):
             logging.info(
                 "nothing is left to train; train.num_epochs or a new exp_dir adds more"
             )
+
+    def _look_at_memory(self) -> None:
+        """Finds ``data.max_duration`` if it is ``auto``, and logs what the heaviest batches take."""
+        data, share = self.config.data, self.group.share()
+
+        def load(duration: float) -> List[Batch]:
+            cfg = replace(data, max_duration=duration, sort_first_epoch=False)
+            loader = train_loader(cfg, self.tokenizer, 1, self.options.seed, share)
+            return loader.heaviest()
+
+        if data.max_duration == AUTO:
+            audio = float(corpus_of(data).durations.sum())
+            data.max_duration = memory.choose_duration(self, load, audio)
+        if self.options.check_memory:
+            memory.report(self, load(data.max_duration))
 
     def run(self) -> None:
         """Trains until the last epoch or step.
