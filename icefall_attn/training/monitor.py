@@ -2,13 +2,14 @@
 
 import logging
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List
 
 import torch
 from torch import nn
 
 from icefall_attn.device import peak_memory_gib
 from icefall_attn.progress import progress_bar
+from icefall_attn.training.metrics import Measured
 from icefall_attn.training.options import TrainConfig
 
 
@@ -42,13 +43,13 @@ class Monitor:
 
     def train(
         self,
-        measured: Tuple[Dict[str, float], Dict[str, float]],
+        measured: Measured,
         progress,
         rate: float,
         model: nn.Module,
     ) -> None:
-        """Reports some steps; ``measured`` is what `Metrics.take` gave."""
-        losses, counts = measured
+        """Reports some steps."""
+        losses, counts = measured.losses, measured.counts
         seconds = max(counts.get("seconds", 0.0), 1e-9)
         steps = max(counts.get("steps", 1.0), 1.0)
         values = {
@@ -65,24 +66,29 @@ class Monitor:
             "dropped_utterances": progress.dropped,
             "skipped_steps": progress.skipped_steps,
         }
-        logging.info(
-            "epoch %d, step %d: %s, lr %.2e, grad norm %.2f, %.3f s/step, %.1f x real time, "
-            "waited %.0f %%, padding %.0f %%, memory %.2f GiB",
-            progress.epoch,
-            progress.step,
-            ", ".join(f"{name} {value:.4f}" for name, value in losses.items()),
-            rate,
-            values["grad_norm"],
-            values["seconds_per_step"],
-            values["audio_seconds_per_second"],
-            100 * values["data_wait_share"],
-            100 * values["padding_share"],
-            values["memory_gib"],
-        )
+        norms = _gradient_norms(model)
+        shares = {name: part / seconds for name, part in measured.parts.items()}
+        line = [
+            f"epoch {progress.epoch}, step {progress.step}: {_listed(losses, '{:.4f}')}",
+            f"lr {rate:.2e}",
+            f"grad norm {values['grad_norm']:.2f} (clipped: {_listed(norms, '{:.2f}')})",
+            f"{values['seconds_per_step']:.3f} s/step ({_listed(shares, '{:.0%}')})",
+            f"{values['audio_seconds_per_second']:.1f} x real time",
+            f"waited {values['data_wait_share']:.0%}",
+            f"padding {values['padding_share']:.0%}",
+            f"memory {values['memory_gib']:.2f} GiB",
+        ]
+        if len(measured.speeds) > 1:
+            least, most = min(measured.speeds), max(measured.speeds)
+            line.append(f"processes {least:.1f} to {most:.1f} x")
+        logging.info("%s", ", ".join(line))
         self.bar.set_postfix(loss=f"{losses.get('total', 0.0):.3f}", lr=f"{rate:.1e}")
         self.bar.update(progress.step - self.bar.n)
         self._scalars("train", values, progress.step)
-        self._scalars("grad_norm_clipped", _gradient_norms(model), progress.step)
+        self._scalars("grad_norm_clipped", norms, progress.step)
+        self._scalars("time_share", shares, progress.step)
+        ranks = {str(rank): speed for rank, speed in enumerate(measured.speeds)}
+        self._scalars("audio_seconds_per_second_of_rank", ranks, progress.step)
         self._scalars("train", {"epoch": progress.epoch}, progress.step)
         self._scalars("attention", _watched(model), progress.step)
 
@@ -116,6 +122,10 @@ class Monitor:
         if self.writer is not None:
             for name, value in values.items():
                 self.writer.add_scalar(f"{group}/{name}", value, step)
+
+
+def _listed(values: Dict[str, float], form: str) -> str:
+    return ", ".join(f"{name} {form.format(value)}" for name, value in values.items())
 
 
 def _gradient_norms(model: nn.Module) -> Dict[str, float]:

@@ -39,6 +39,7 @@ from icefall_attn.training.random_state import (
 )
 from icefall_attn.training.same_run import check_same_run, fingerprint
 from icefall_attn.training.state import TrainState
+from icefall_attn.training.stopwatch import Stopwatch
 from icefall_attn.training.usable import UtteranceFilter
 from icefall_attn.training.validation import validate
 from icefall_attn.training.writer import CheckpointWriter
@@ -76,7 +77,7 @@ class Trainer(TrainState):
         self.objective = Objective(
             self.model, config.loss, self.usable.drop, self.lexicon
         )
-        self.metrics = Metrics()
+        self.metrics, self.stopwatch = Metrics(), Stopwatch(self.device)
         self.interruption = Interruption()
         self.writer = CheckpointWriter()
         self.skipped_in_a_row = 0
@@ -187,9 +188,8 @@ class Trainer(TrainState):
             read_clock()
             self.metrics.count(waited=waited, seconds=time.monotonic() - begin, steps=1)
             if progress.step % self.options.log_every == 0:
-                self.monitor.train(
-                    self.metrics.take(self.group), progress, self._rate(), self.model
-                )
+                measured = self.metrics.take(self.stopwatch.take(), self.group)
+                self.monitor.train(measured, progress, self._rate(), self.model)
             interrupted = decide(votes)
             if 0 < self.options.max_steps <= progress.step and not interrupted:
                 break
@@ -223,22 +223,26 @@ class Trainer(TrainState):
                 valid=int(batch.feature_lengths.sum()),
             )
             batch = batch.to(self.device)
-            with self.precision.autocast():
+            with self.stopwatch.part("forward"), self.precision.autocast():
                 terms = self.objective(batch, progress.step, share)
             if terms is None:
                 continue
-            (terms.total * self.precision.scale).backward()
+            with self.stopwatch.part("backward"):
+                (terms.total * self.precision.scale).backward()
             frames += terms.frames
             self.metrics.add_losses(terms)
         dropped = self.usable.total_dropped - dropped
-        frames, dropped, *votes = self._sums(
-            [frames, dropped, *self.interruption.votes()]
-        )
+        with self.stopwatch.part("exchange"):
+            frames, dropped, *votes = self._sums(
+                [frames, dropped, *self.interruption.votes()]
+            )
         progress.step += 1
         progress.dropped += int(dropped)
         if frames > 0:
             self.optimizer.scale_grad(1.0 / (frames * self.precision.scale))
-            if not self._update():
+            with self.stopwatch.part("update"):
+                updated = self._update()
+            if not updated:
                 dump(self.exp_dir, progress.step, self.group.rank, batches)
         self.mean.after_step(progress.step)
         return votes
