@@ -1,8 +1,11 @@
 """What --launcher slurm would submit, and what it refuses."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -151,3 +154,32 @@ def test_a_sandbox_leaves_other_directories_alone(tmp_path, monkeypatch, command
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
     assert f"{tmp_path} is no sandbox's directory" in done.stderr
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("code", [0, 42])
+def test_a_job_ends_as_its_command_does(tmp_path, code):
+    """However many signals arrive while it is ending."""
+    ready = tmp_path / "ready"
+    command = f"trap 'trap : TERM; sleep 0.2; exit {code}' TERM; touch {ready}; sleep 10 & wait"
+    log = tmp_path / "log"
+    with open(log, "w") as file:
+        job = subprocess.Popen(
+            [str(ROOT / "tools/slurm/job.sh"), "0", "bash", "-c", command],
+            stdout=file,
+            env={**os.environ, "SLURM_JOB_ID": "1"},
+        )
+    wait_until(ready.exists)
+    for _ in range(1000):
+        job.send_signal(signal.SIGTERM)
+        time.sleep(0.003)
+        if job.poll() is not None:
+            break
+    assert job.returncode == code
+    assert f"exit code {code}" in log.read_text()
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

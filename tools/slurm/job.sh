@@ -12,12 +12,11 @@ echo "# started: $(date '+%F %T') on $(hostname), job $SLURM_JOB_ID of nodes ${S
 
 "$@" &
 child=$!
-noticed=false
-trap 'noticed=true; kill -USR1 "$child" 2>/dev/null' USR1
-trap 'kill -TERM "$child" 2>/dev/null' TERM
-wait "$child"
-code=$?
-while kill -0 "$child" 2>/dev/null; do # a signal has ended the wait, not the command
+noticed=false signalled=true
+trap 'signalled=true noticed=true; kill -USR1 "$child" 2>/dev/null' USR1
+trap 'signalled=true; kill -TERM "$child" 2>/dev/null' TERM
+while [ "$signalled" = true ]; do # a signal ends the wait, not the command, whose code a later wait tells, too
+  signalled=false
   wait "$child"
   code=$?
 done
