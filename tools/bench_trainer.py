@@ -3,6 +3,7 @@
 
     cd egs/an4/ASR && ../../../tools/bench_trainer.py                 # overhead of a step
     cd egs/an4/ASR && ../../../tools/bench_trainer.py --processes 2   # 2 x 1 thread against 1 x 2
+    tools/bench_trainer.py --checkpoint 80     # of 80 M parameters: how long training waits for it
 
 In a recipe's directory whose data is prepared. The overhead is all of the loop's time that is not
 spent in the losses of a batch, their backward pass and the optimiser: loading, filtering, masks,
@@ -28,6 +29,7 @@ from icefall_attn.config import RunConfig, parse
 from icefall_attn.data.lexicon import load_lexicon
 from icefall_attn.data.loader import train_loader
 from icefall_attn.data.tokenizer import load_tokenizer
+from icefall_attn.training.allocator import keep_freed_memory
 from icefall_attn.training.objective import Objective
 from icefall_attn.training.schedule import FlatOptimizer
 from icefall_attn.training.trainer import Trainer
@@ -45,7 +47,15 @@ def main() -> None:
         "--processes", type=positive, default=1, help="against one with as many threads"
     )
     parser.add_argument("--repeats", type=positive, default=3, help="of the comparison")
+    parser.add_argument(
+        "--checkpoint",
+        type=positive,
+        help="millions of parameters; nothing else is done",
+    )
     args = parser.parse_args()
+    if args.checkpoint:
+        checkpoint(10**6 * args.checkpoint)
+        return
     with tempfile.TemporaryDirectory() as directory:
         if args.processes == 1:
             overhead(args.config, args.steps, directory)
@@ -122,6 +132,32 @@ def writing(trainer: Trainer, directory: Path) -> None:
         f"a checkpoint of {path.stat().st_size / 2**20:.0f} MiB is written in"
         f" {time.perf_counter() - begin:.2f} s, {blocked:.2f} s of which training waits"
     )
+
+
+def checkpoint(parameters: int) -> None:
+    """Two checkpoints of a large model, the second begun when the first is written."""
+    keep_freed_memory()  # as a training does
+    values = {
+        "model": torch.randn(parameters),
+        "optimizer": [torch.randn(parameters) for _ in range(2)],
+        "running_mean": torch.randn(parameters, dtype=torch.float64),
+    }
+    writer = CheckpointWriter()
+    begin = time.perf_counter()
+    writer.prepare(values)
+    writer.wait()
+    print(f"room is made, in the background, in {time.perf_counter() - begin:.2f} s")
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "checkpoint.pt"
+        for _ in range(2):
+            begin = time.perf_counter()
+            writer.write(path, values, lambda: None)
+            blocked = time.perf_counter() - begin
+            writer.wait()
+            print(
+                f"{path.stat().st_size / 2**30:.2f} GiB are written in"
+                f" {time.perf_counter() - begin:.2f} s, {blocked:.2f} s of which training waits"
+            )
 
 
 def compare(args: argparse.Namespace, directory: str) -> None:

@@ -6,7 +6,7 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List
+from typing import Any, Callable, Dict, Iterable, Iterator, List
 
 import torch
 from torch import nn
@@ -152,6 +152,8 @@ class Trainer(TrainState):
             self.exp_dir, self.options, self.progress.step, shown=self.group.leads
         )
         read_clock = self.progress.clock()
+        if self.group.leads:
+            self.writer.prepare(self._checkpoint([]))
         try:
             with self.interruption:
                 while not self._finished():
@@ -359,15 +361,17 @@ class Trainer(TrainState):
         self.progress.memory_gib = max(self.progress.memory_gib, used)
         self.progress.machine = describe(self.device)
         random = self.group.gather(get_random_state())
-        if not self.group.leads:
-            return
-        values = {
+        if self.group.leads:
+            self.writer.write(path, self._checkpoint(random), then, essential)
+
+    def _checkpoint(self, random: List[Any]) -> Dict[str, Any]:
+        """All that is written, with the states of random numbers of all processes."""
+        return {
             **self.values(),
             "random": random,
             "config": to_dict(self.config),
             "fingerprint": self.fingerprint,
         }
-        self.writer.write(path, values, then, essential)
 
 
 def _groups(batches: Iterable[Batch], size: int) -> Iterator[List[Batch]]:

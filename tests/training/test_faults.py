@@ -17,7 +17,7 @@ from icefall_attn.data.corpus import Corpus
 from icefall_attn.errors import UserError
 from icefall_attn.files import remove_leftovers
 from icefall_attn.training import checkpoint as ckpt
-from icefall_attn.training.writer import CheckpointWriter
+from icefall_attn.training.writer import CheckpointWriter, Snapshot
 
 
 def truncate(path):
@@ -141,3 +141,21 @@ def test_writing_does_not_keep_the_training(tmp_path, monkeypatch):
     assert order == ["a.pt", "then", "b.pt"]
     assert ckpt.load_checkpoint(tmp_path / "a.pt")["w"]["w"].tolist() == [1, 1, 1]
     assert ckpt.load_checkpoint(tmp_path / "b.pt")["w"]["w"].tolist() == [0, 0, 0]
+
+
+def test_copies_of_checkpoints_use_the_same_memory():
+    """What was made ready is what is copied to; values of another shape get room of their own."""
+    snapshot = Snapshot()
+    values = {"model": {"w": torch.rand(5), "n": torch.tensor(3)}, "states": [1, "a"]}
+    snapshot.reserve(values)
+    places = [buffer.data_ptr() for buffer in snapshot._buffers.values()]
+    copy = snapshot.take(values)
+    assert [copy["model"][k].data_ptr() for k in "wn"] == places
+    expected = values["model"]["w"].tolist()
+    values["model"]["w"].zero_()
+    assert copy["model"]["w"].tolist() == expected
+    assert copy["model"]["n"].item() == 3 and copy["states"] == [1, "a"]
+    values["model"]["w"] = torch.ones(2, 3, dtype=torch.float64)
+    again = snapshot.take(values)
+    assert torch.equal(again["model"]["w"], values["model"]["w"])
+    assert again["model"]["n"].data_ptr() == places[1]
