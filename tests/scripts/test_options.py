@@ -68,7 +68,7 @@ class TestEveryScript:
 OPTIONS = {
     "prepare": "nj share",
     "train": "config exp-dir world-size launcher cluster dry-run",
-    "decode": "exp-dir sets methods graph avg by checkpoint",
+    "decode": "exp-dir sets methods graph avg by epoch checkpoint",
     "run": "nj config exp-dir avg methods world-size launcher cluster dry-run",
     "compare": "list names seeds max-steps config exp-dir results avg methods baseline dry-run",
 }
